@@ -1,0 +1,453 @@
+"""Every message on the socket: the whole contract between daemon and clients.
+
+HTTP/1.1 with JSON bodies over a Unix socket. One route per type: `POST /v1/<type>` for a fact or a
+command, `GET /v1/<type>` for a read. A hook event is a fact (past tense), a command an imperative, a
+reply a noun. Within a generation fields are added with defaults, unknown fields are ignored, nothing is
+renamed. Structs of hook events carry the host's own field names, because their body is the host's.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+GENERATION = 1
+"""The `/v1/` of every route."""
+
+VERSION_HEADER = "memoryd-version"
+GENERATION_HEADER = "memoryd-generation"
+
+BODY_LIMIT = 4 * 1024 * 1024
+"""Bytes of a request's body."""
+
+HEADER_LIMIT = 16 * 1024
+"""Bytes of a request's head."""
+
+EVENT_BODY_LIMIT = 256 * 1024
+"""Bytes of a hook's stdin that a shim sends; the rest is drained."""
+
+LOAD_PARTS = 6
+"""SessionStart hooks of one registration: each delivers one part of the memory block."""
+
+PART_LIMIT = 9_000
+"""UTF-16 units of one part: the host cuts a hook value at 10,000."""
+
+SaveState = Literal["owed", "gate", "fork", "read", "apply", "commit"]
+"""What a save that is not over is doing."""
+
+SaveOutcome = Literal["done", "no_change", "skipped", "held", "failed"]
+
+RunState = Literal[
+    "owed", "gate", "fork", "read", "apply", "commit", "done", "no_change", "skipped", "held", "failed"
+]
+"""A save's life, in order, and then one of the outcomes."""
+
+OwedReason = Literal["answer", "interrupted", "session_end", "process_gone", "idle", "asked"]
+"""Why a turn waits for its save."""
+
+OpKind = Literal["add", "remove", "replace"]
+
+
+class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Base of all messages: a default is left out on the wire, an unknown field is ignored."""
+
+
+# ── facts: hook events ─────────────────────────────────────────────────────────────────────────────
+
+
+class HookEvent(Message, kw_only=True):
+    """What every hook gets on stdin; `agent_id` stands only in a subagent."""
+
+    session_id: str
+    hook_event_name: str = ""
+    transcript_path: str = ""
+    cwd: str = ""
+    prompt_id: str = ""
+    agent_id: str = ""
+
+
+class SessionStarted(HookEvent, kw_only=True):
+    """SessionStart; answered with one part of the memory block, or nothing."""
+
+    source: str = ""
+    model: str = ""
+
+
+class PromptSubmitted(HookEvent, kw_only=True):
+    """UserPromptSubmit; answered with nothing. A prompt is looked at, never stored."""
+
+    prompt: str = ""
+    source: str = ""
+
+    def __repr__(self) -> str:
+        return f"PromptSubmitted({self.session_id!r}, prompt of {len(self.prompt)} characters)"
+
+
+class ToolsRan(HookEvent, kw_only=True):
+    """PostToolBatch; the shim waits for no answer."""
+
+
+class TurnEnded(HookEvent, kw_only=True):
+    """Stop; answered with nothing, after the owed turn is in the ledger."""
+
+    stop_hook_active: bool = False
+    last_assistant_message: str = ""
+
+    def __repr__(self) -> str:
+        size = len(self.last_assistant_message)
+        return f"TurnEnded({self.session_id!r}, answer of {size} characters)"
+
+
+class TurnFailed(HookEvent, kw_only=True):
+    """StopFailure: an API error or a refusal ended the turn."""
+
+    error: str = ""
+
+
+class SessionEnded(HookEvent, kw_only=True):
+    """SessionEnd; `reason` is clear, resume, logout, prompt_input_exit or other."""
+
+    reason: str = ""
+
+
+class StatuslineAsked(Message, kw_only=True):
+    """What the host gives a status-line command on stdin; answered with one plain or coloured line."""
+
+    session_id: str = ""
+    cwd: str = ""
+    workspace: Workspace | None = None
+
+
+class Workspace(Message, kw_only=True):
+    """Part of StatuslineAsked."""
+
+    current_dir: str = ""
+    project_dir: str = ""
+
+
+# ── commands ───────────────────────────────────────────────────────────────────────────────────────
+
+
+class Save(Message, kw_only=True):
+    """Save the owed turns of a project (or of one session) now."""
+
+    cwd: str = ""
+    project: str = ""
+    session: str = ""
+
+
+class Cancel(Message, kw_only=True):
+    """Cancel the save that runs for a project; its turn stays owed."""
+
+    cwd: str = ""
+    project: str = ""
+
+
+class Pause(Message, kw_only=True):
+    """Start no save, for one project or all (`project` empty); 0 seconds: until resume."""
+
+    cwd: str = ""
+    project: str = ""
+    seconds: float = 0.0
+
+
+class Resume(Message, kw_only=True):
+    """End a pause; turns owed meanwhile are saved."""
+
+    cwd: str = ""
+    project: str = ""
+
+
+class SwitchOff(Message, kw_only=True):
+    """From the next event on: no load and no save for this session or project."""
+
+    cwd: str = ""
+    project: str = ""
+    session: str = ""
+
+
+class SwitchOn(Message, kw_only=True):
+    """Take a SwitchOff back."""
+
+    cwd: str = ""
+    project: str = ""
+    session: str = ""
+
+
+class Shutdown(Message, kw_only=True):
+    """End the daemon: a running fork is cancelled, a commit in progress ends."""
+
+
+# ── reads (their fields are the query) ─────────────────────────────────────────────────────────────
+
+
+class GetVersion(Message, kw_only=True):
+    """Who answers."""
+
+
+class GetStatus(Message, kw_only=True):
+    """All projects, or the one of `cwd` or `project` first."""
+
+    cwd: str = ""
+    project: str = ""
+
+
+class GetLog(Message, kw_only=True):
+    """Runs, newest first; of all projects where neither `cwd` nor `project` is given."""
+
+    cwd: str = ""
+    project: str = ""
+    limit: int = 20
+    skipped: bool = False
+
+
+class GetRun(Message, kw_only=True):
+    """One run by its id or an unambiguous start of it; empty: the project's last."""
+
+    cwd: str = ""
+    project: str = ""
+    run: str = ""
+
+
+class GetMemory(Message, kw_only=True):
+    """MEMORY.md of a project as it stands."""
+
+    cwd: str = ""
+    project: str = ""
+
+
+class GetStatusline(Message, kw_only=True):
+    """The status line of a project."""
+
+    cwd: str = ""
+    project: str = ""
+    colour: bool = False
+
+
+class Follow(Message, kw_only=True):
+    """Runs and events as JSON lines, from now on."""
+
+    project: str = ""
+
+
+# ── replies ────────────────────────────────────────────────────────────────────────────────────────
+
+
+class Done(Message, kw_only=True):
+    """A command was carried out; `sentence` says what happened."""
+
+    sentence: str
+
+
+class Problem(Message, kw_only=True):
+    """Any answer from status 400 on."""
+
+    code: str
+    sentence: str
+    hint: str = ""
+
+
+class Version(Message, kw_only=True):
+    """The daemon that answers."""
+
+    version: str
+    generation: int
+    pid: int
+    started_at: float
+
+
+class MemoryText(Message, kw_only=True):
+    """A project's memory; `text` is null where there is no MEMORY.md."""
+
+    project: str
+    path: str
+    text: str | None
+    topics: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"MemoryText({self.project!r}, {len(self.text or '')} characters)"
+
+
+class Usage(Message, kw_only=True):
+    """Tokens of a fork, as the API counts them."""
+
+    input: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    output: int = 0
+
+
+class OpRecord(Message, kw_only=True):
+    """One op of a reply and what became of it."""
+
+    kind: OpKind
+    section: str = ""
+    line: str = ""
+    text: str = ""
+    outcome: Literal["applied", "skipped", "refused", "duplicate", "moved", "dropped"] = "applied"
+    reason: str = ""
+    because: str = ""
+
+    def __repr__(self) -> str:
+        return f"OpRecord({self.kind!r}, {self.outcome!r})"
+
+
+class RunRecord(Message, kw_only=True):
+    """The record of a save; times are Unix seconds, 0 where not reached."""
+
+    id: str
+    project: str
+    session: str
+    state: RunState
+    reason: OwedReason = "answer"
+    owed_at: float = 0.0
+    started_at: float = 0.0
+    ended_at: float = 0.0
+    attempts: int = 0
+    backend: str = ""
+    backend_reason: str = ""
+    model: str = ""
+    usage: Usage = msgspec.field(default_factory=Usage)
+    status: str = ""
+    """The status line's text without `memory: ` and the clock."""
+    event: str = ""
+    """The sentence for the person, or empty."""
+    failure: str = ""
+    merged: bool = False
+    """Merged over a concurrent edit."""
+    before: str = ""
+    """Digest of MEMORY.md before the save; empty where there was none."""
+    after: str = ""
+    ops: list[OpRecord] = []
+    topics: list[str] = []
+
+
+class RunList(Message, kw_only=True):
+    runs: list[RunRecord]
+
+
+class BackendStatus(Message, kw_only=True):
+    """Whether a way to fork can work here."""
+
+    name: str
+    works: bool
+    reason: str = ""
+    held_until: float = 0.0
+    """Unix seconds before which nothing is sent; infinity: until the config or the login changes."""
+
+
+class ProjectStatus(Message, kw_only=True):
+    """One project; limits are those of 1.3."""
+
+    name: str
+    directory: str
+    lines: int = 0
+    characters: int = 0
+    loaded_lines: int = 0
+    """Lines of the last load that reached the model; 0 where none was loaded yet."""
+    last_save: float = 0.0
+    status: str = ""
+    status_at: float = 0.0
+    event: str = ""
+    owed: int = 0
+    running: RunState | None = None
+    failures: int = 0
+    failing_since: float = 0.0
+    failure: str = ""
+    paused_until: float = 0.0
+    off: bool = False
+    tokens_today: Usage = msgspec.field(default_factory=Usage)
+    session_starts_today: int = 0
+    load_tokens: int = 0
+    """Estimated tokens of the block that a session start loads (characters / 4)."""
+
+
+class Warned(Message, kw_only=True):
+    """Something that the person should know: a code of docs/reference/warnings.md and a sentence."""
+
+    code: str
+    sentence: str
+    hint: str = ""
+
+
+class Status(Message, kw_only=True):
+    """The daemon at a glance."""
+
+    version: str
+    generation: int
+    pid: int
+    started_at: float
+    socket: str
+    memory_root: str
+    sessions: int = 0
+    spooled: int = 0
+    backends: list[BackendStatus] = []
+    projects: list[ProjectStatus] = []
+    warnings: list[Warned] = []
+
+
+class Statusline(Message, kw_only=True):
+    text: str
+
+
+class RunChanged(Message, kw_only=True, tag="run"):
+    """A line of `follow`: a run entered a state."""
+
+    run: RunRecord
+
+
+class EventShown(Message, kw_only=True, tag="event"):
+    """A line of `follow`: a sentence for the person."""
+
+    project: str
+    at: float
+    text: str
+
+
+Fact = SessionStarted | PromptSubmitted | ToolsRan | TurnEnded | TurnFailed | SessionEnded
+Command = Save | Cancel | Pause | Resume | SwitchOff | SwitchOn | Shutdown
+Read = GetVersion | GetStatus | GetLog | GetRun | GetMemory | GetStatusline
+
+ROUTES: dict[tuple[str, str], type[Message]] = {
+    ("POST", "session_started"): SessionStarted,
+    ("POST", "prompt_submitted"): PromptSubmitted,
+    ("POST", "tools_ran"): ToolsRan,
+    ("POST", "turn_ended"): TurnEnded,
+    ("POST", "turn_failed"): TurnFailed,
+    ("POST", "session_ended"): SessionEnded,
+    ("POST", "statusline"): StatuslineAsked,
+    ("POST", "save"): Save,
+    ("POST", "cancel"): Cancel,
+    ("POST", "pause"): Pause,
+    ("POST", "resume"): Resume,
+    ("POST", "off"): SwitchOff,
+    ("POST", "on"): SwitchOn,
+    ("POST", "shutdown"): Shutdown,
+    ("GET", "version"): GetVersion,
+    ("GET", "status"): GetStatus,
+    ("GET", "log"): GetLog,
+    ("GET", "run"): GetRun,
+    ("GET", "memory"): GetMemory,
+    ("GET", "statusline"): GetStatusline,
+    ("GET", "follow"): Follow,
+}
+"""Method and last part of the path, and the type that comes with it."""
+
+
+class ShimHeaders(msgspec.Struct, frozen=True, kw_only=True):
+    """What a shim says beside the host's event, each value as hex of its bytes in a header.
+
+    `memoryd-event` is a plain hex id; `memoryd-part` a plain number (0: the event has no parts).
+    """
+
+    event: str = ""
+    part: int = 0
+    config_dir: str = ""
+    project_dir: str = ""
+    pid: int = 0
+    executable: str = ""
+    entrypoint: str = ""
+    attended: str = ""
+    origin: str = ""
+    """Which registration speaks: the shim's own path. Two registrations of one hook are doubles."""
