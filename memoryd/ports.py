@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
 
+    from memoryd.core.failure import FailureKind
     from memoryd.core.project import Identity, Repository
     from memoryd.core.transcript import Reading
 
@@ -181,7 +182,9 @@ class ForkRequest:
 
     def __repr__(self) -> str:
         size = sum(len(part) for part in self.conversation)
-        return f"ForkRequest({self.attempt!r}, conversation of {size}, message of {len(self.message)})"
+        return (
+            f"ForkRequest({self.attempt!r}, conversation of {size}, message of {len(self.message)})"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,21 +194,11 @@ class ForkReply:
     text: str
     model: str
     usage: Usage = field(default_factory=Usage)
+    stop: Literal["end", "cut"] = "end"
+    """`cut`: the model reached its limit; a text that can't be read then failed as `cut`."""
 
     def __repr__(self) -> str:
         return f"ForkReply({self.model!r}, {len(self.text)} characters)"
-
-
-FailureKind = Literal[
-    "transient",  # 429, 529, 5xx, time-out, no network: retried with back-off
-    "credentials",  # 401, 402, 403: the backend stops until the config or the login changes
-    "too_long",  # 400 invalid_request_error: shrunk once
-    "rejected",  # any other 4xx: not retried at once
-    "nothing",  # nothing to fork yet
-    "empty",  # no text came
-    "cut",  # ended before its reply
-    "refused",  # refused by the model
-]
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +220,11 @@ class ForkBackend(Protocol):
     def name(self) -> str: ...
 
     def fault(self, session: SessionRef | None) -> str:
-        """Why it can't work (for this session, or at all), or an empty string."""
+        """Why it can't work (for this session, or at all), or an empty string.
+
+        A credential that was refused is a fault until the config or the login changes. Looks at
+        files: call in a thread.
+        """
 
     def warm(self) -> None:
         """A save is owed: start what takes long (the worker), without waiting."""
@@ -244,7 +241,8 @@ class Choice:
 
 
 class Chooser(Protocol):
-    def choose(self, session: SessionRef) -> Choice: ...
+    def choose(self, session: SessionRef) -> Choice:
+        """The first backend without a fault for this session. Looks at files: call in a thread."""
 
     def backends(self) -> tuple[ForkBackend, ...]: ...
 
