@@ -174,7 +174,7 @@ def _toml_fault(message: str) -> tuple[int, str]:
 
 
 def _setting_fault(message: str, text: str) -> tuple[int, str]:
-    """msgspec names a path (`$.fork.model`) or an unknown field; the line is looked up in the text."""
+    """The line and fact of a fault that names a path (`$.fork.model`) or an unknown field."""
     unknown = re.search(r"unknown field `([^`]+)`", message)
     path = re.search(r" - at `\$\.?([^`]*)`\Z", message)
     steps = [step for step in re.split(r"[.\[]", path[1]) if step] if path else []
