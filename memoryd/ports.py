@@ -62,8 +62,14 @@ class Transcripts(Protocol):
 
 
 class Repositories(Protocol):
-    def look(self, directory: Path) -> Repository:
-        """What the files around `directory` say of its repository; no git process runs."""
+    def look(self, directory: Path) -> Repository | None:
+        """What the files around `directory` say of its repository; no git process runs.
+
+        None where it is no absolute path: then there is no memory. Raises nothing.
+        """
+
+    def still_there(self, identity: Identity) -> bool:
+        """Whether the place of an identity is still the recorded one: for `core/project.resolve`."""
 
 
 # ── memory files ───────────────────────────────────────────────────────────────────────────────────
@@ -219,6 +225,10 @@ class ForkBackend(Protocol):
     @property
     def name(self) -> str: ...
 
+    @property
+    def on_subscription(self) -> bool:
+        """Whether a fork takes from the person's own limit: then saves give way (5.5)."""
+
     def fault(self, session: SessionRef | None) -> str:
         """Why it can't work (for this session, or at all), or an empty string.
 
@@ -229,7 +239,11 @@ class ForkBackend(Protocol):
     def warm(self) -> None:
         """A save is owed: start what takes long (the worker), without waiting."""
 
-    async def fork(self, request: ForkRequest) -> ForkReply | ForkFailure: ...
+    def release(self) -> None:
+        """The person asked (`save`, `resume`): try credentials that were refused again."""
+
+    async def fork(self, request: ForkRequest) -> ForkReply | ForkFailure:
+        """One attempt; cancelling it ends its process or request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,6 +259,9 @@ class Chooser(Protocol):
         """The first backend without a fault for this session. Looks at files: call in a thread."""
 
     def backends(self) -> tuple[ForkBackend, ...]: ...
+
+    def release(self) -> None:
+        """Of all backends."""
 
 
 # ── the ledger ─────────────────────────────────────────────────────────────────────────────────────
@@ -267,9 +284,16 @@ class SessionRow(msgspec.Struct, kw_only=True):
     effort: str = ""
     read_offset: int = 0
     """Bytes of the transcript that the last asked-for save covers."""
+    asked: int = 0
+    """How often a save was asked for, ever."""
     turn: dict[str, str | bool] = {}
     """core/turns flags, by name."""
     seen_at: float = 0.0
+
+
+Park = Literal["", "turn", "network", "credentials"]
+"""A save that is not tried again by the clock: it waits for the session's next turn, for any save that
+gets through, or for a change of config or login."""
 
 
 class Owed(msgspec.Struct, kw_only=True):
@@ -285,10 +309,16 @@ class Owed(msgspec.Struct, kw_only=True):
     """A prompt or a tool was seen; else the transcript has to show that there is something to read."""
     first_at: float = 0.0
     not_before: float = 0.0
+    parked: Park = ""
+    """What it waits for beside a time; empty: for nothing."""
     attempts: int = 0
     retry_since: float = 0.0
+    transcript_seen: bool = False
+    """The transcript was there when the turn asked."""
     last_answer: str = ""
     """The last assistant message, where the transcript may not hold it yet."""
+    last_prompt: str = ""
+    """Prompt id of the turn that it ended."""
     run: str = ""
     """The run that took it, for a finished reply that is not to be paid for twice."""
 
@@ -304,12 +334,20 @@ class Notices(msgspec.Struct, kw_only=True):
 
 
 class Intent(msgspec.Struct, kw_only=True):
-    """Staged files of a run that are to be published together."""
+    """Staged files of a run that are to be published together, topics first.
+
+    A file whose temporary file is gone was published; `published` names those of an earlier try, of which
+    nothing waits where `files` is empty. `record`, `ops` and `notices` are what the run ends with.
+    """
 
     run: str
     project: str
     directory: str
     files: list[StagedFile]
+    published: list[str] = []
+    record: RunRecord
+    ops: list[OpRecord] = []
+    notices: Notices = msgspec.field(default_factory=Notices)
 
 
 class Ledger(Protocol):
@@ -322,6 +360,7 @@ class Ledger(Protocol):
     def identities(self) -> list[Identity]: ...
     def put_identity(self, identity: Identity) -> None: ...
     def owed(self) -> list[Owed]: ...
+    def owed_by(self, session: str) -> Owed | None: ...
     def put_owed(self, owed: Owed) -> None: ...
     def settle(self, session: str, asked: int) -> bool: ...
     def put_run(self, run: RunRecord) -> None: ...
@@ -336,6 +375,7 @@ class Ledger(Protocol):
     def put_file_version(self, run: str, name: str, before: str, after: str) -> None: ...
     def put_intent(self, intent: Intent) -> None: ...
     def close_intent(self, run: str) -> None: ...
+    def intent(self, run: str) -> Intent | None: ...
     def intents(self) -> list[Intent]: ...
     def notices(self, project: str) -> Notices: ...
     def put_notices(self, project: str, notices: Notices) -> None: ...
@@ -346,6 +386,7 @@ class Ledger(Protocol):
     def switched_off(self) -> list[str]: ...
     def switch_project(self, project: str, *, off: bool) -> None: ...
     def failures(self, project: str) -> tuple[int, float, str]: ...
+    def forks_since(self, backend: str, at: float) -> int: ...
     def usage_since(self, project: str, at: float) -> Usage: ...
     def count_start(self, project: str, at: float) -> None: ...
     def starts_since(self, project: str, at: float) -> int: ...

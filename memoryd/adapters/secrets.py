@@ -136,10 +136,8 @@ class Secrets:
 
     def stamp(self) -> str:
         """Changes when the key may have changed: other settings, another file. Call in a thread."""
-        settings = self._settings()
-        named = [settings.api_key_file, settings.api_key_command, settings.base_url]
-        files = [_file_stamp(path) for path in (self._credential(), self._key_file()) if path]
-        return repr((named, files))
+        files = [file_stamp(path) for path in (self._credential(), self._key_file()) if path]
+        return repr((self._settings(), files))
 
     def _in_files(self) -> Found | None:
         credential = self._credential()
@@ -231,7 +229,8 @@ def _checked(text: str, source: str) -> Found:
     return ApiKey(value, source) if _KEY.match(value) else NoKey(f"{source} holds no key")
 
 
-def _file_stamp(path: Path) -> tuple[int, int, int]:
+def file_stamp(path: Path) -> tuple[int, int, int]:
+    """Differs when the file was replaced, written or opened to us; zeros where there is none."""
     try:
         found = path.stat()
     except OSError:

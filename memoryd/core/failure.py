@@ -104,6 +104,8 @@ def sentence(kind: FailureKind, status: int, type: str) -> str:  # noqa: A002
             return "the fork was cut before its reply"
         case "refused":
             return "the fork was refused by the model"
+        case "rejected" if not status:
+            return f"the fork could not start{_in_brackets(_type_words(type))}"
         case "transient" | "credentials" | "too_long" | "rejected":
             return f"the fork got an API error, {_status_words(kind, status, type)}"
 
@@ -130,8 +132,16 @@ def next_delay(attempt: int, retry_after: float, jitter: float) -> float:
 
 
 def _status_words(kind: FailureKind, status: int, type: str) -> str:  # noqa: A002
-    known = type if _PLAIN_TYPE.match(type) else ""
-    words = known.removesuffix("_error").replace("_", " ") or _WORDS.get(status, "")
+    words = _type_words(type) or _WORDS.get(status, "")
     if status:
-        return f"{status} ({words})" if words else str(status)
+        return f"{status}{_in_brackets(words)}"
     return words if words and kind == "credentials" else "no response"
+
+
+def _type_words(type: str) -> str:  # noqa: A002
+    known = type if _PLAIN_TYPE.match(type) else ""
+    return known.removesuffix("_error").replace("_", " ")
+
+
+def _in_brackets(words: str) -> str:
+    return f" ({words})" if words else ""

@@ -76,10 +76,17 @@ def test_an_api_error_is_named_by_its_status_and_kind(status: int, type_: str, w
         ("empty", "the fork's reply was empty"),
         ("cut", "the fork was cut before its reply"),
         ("refused", "the fork was refused by the model"),
+        ("rejected", "the fork could not start"),
     ],
 )
 def test_a_fork_without_a_text_is_named(kind: FailureKind, words: str) -> None:
     assert sentence(kind, 0, "") == words
+
+
+def test_a_start_that_failed_is_named_by_its_reason() -> None:
+    assert sentence("rejected", 0, "cwd_unavailable") == (
+        "the fork could not start (cwd unavailable)"
+    )
 
 
 @pytest.mark.parametrize("kind", KINDS)

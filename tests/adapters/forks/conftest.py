@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+import anyio
+import pytest
+
+from memoryd.adapters.forks.worker_link import WorkerLink, worker_command
+from memoryd.demo.messages_api import ScriptedApi
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator, Iterator
+
+
+@pytest.fixture(scope="session")
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture(scope="session")
+async def worker(anyio_backend: str) -> AsyncIterator[WorkerLink]:  # noqa: ARG001  its loop
+    """One worker for all: its import takes seconds."""
+    link = WorkerLink(worker_command(os.environ), lambda: 600.0)
+    async with anyio.create_task_group() as tasks:
+        await tasks.start(link.serve)
+        yield link
+        tasks.cancel_scope.cancel()
+
+
+@pytest.fixture
+def api() -> Iterator[ScriptedApi]:
+    with ScriptedApi() as scripted:
+        yield scripted
