@@ -61,6 +61,11 @@ class Api:
         self._connect = connect
         self._client: anthropic.AsyncAnthropic | None = None
 
+    async def close(self) -> None:
+        """Let its connections go."""
+        if self._client is not None:
+            await self._client.close()
+
     async def ask(self, ask: Ask) -> Answer | Failed:
         """The answer within `ask.seconds`, or why there is none."""
         try:

@@ -34,6 +34,8 @@ class Model(Protocol):
 
     async def ask(self, ask: Ask) -> Answer | Failed: ...
 
+    async def close(self) -> None: ...
+
 
 async def serve(lines_in: int, lines_out: int, connect: Callable[[Connect], Model]) -> None:
     """Answer until `lines_in` ends; then what is still asked is dropped."""
@@ -44,26 +46,32 @@ async def serve(lines_in: int, lines_out: int, connect: Callable[[Connect], Mode
             while line := await anyio.to_thread.run_sync(source.readline):
                 desk.take(line, tasks)
         tasks.cancel_scope.cancel()
+    await desk.close()
 
 
 class _Desk:
     def __init__(self, lines_out: int, connect: Callable[[Connect], Model]) -> None:
         self._out = lines_out
         self._connect = connect
-        self._model: Model | None = None
+        self._models: list[Model] = []
+        """Of all keys so far: what was asked with an earlier one may still be under way."""
         self._asked: dict[str, anyio.CancelScope] = {}
         self._turn = anyio.Lock()
 
     def take(self, line: bytes, tasks: TaskGroup) -> None:
         match to_worker(line):
             case Connect() as connect:
-                self._model = self._connect(connect)
+                self._models.append(self._connect(connect))
             case Ask() as ask:
-                assert self._model is not None, "the daemon connects first"
-                tasks.start_soon(self._answer, self._model, ask)
+                # The daemon connects first.
+                tasks.start_soon(self._answer, self._models[-1], ask)
             case Drop(id=id_):
                 if scope := self._asked.get(id_):
                     scope.cancel()
+
+    async def close(self) -> None:
+        for model in self._models:
+            await model.close()
 
     async def _answer(self, model: Model, ask: Ask) -> None:
         with anyio.CancelScope() as scope:
