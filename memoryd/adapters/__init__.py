@@ -1,0 +1,1 @@
+"""The outside, one adapter per port; foreign errors are translated here, once."""

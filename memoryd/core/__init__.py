@@ -1,0 +1,1 @@
+"""What is decided: pure functions over values, without any input or output."""
