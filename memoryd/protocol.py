@@ -46,6 +46,11 @@ RunState = Literal[
 OwedReason = Literal["answer", "interrupted", "session_end", "process_gone", "idle", "asked"]
 """Why a turn waits for its save."""
 
+RunReason = Literal[
+    "answer", "interrupted", "session_end", "process_gone", "idle", "asked", "rearranged"
+]
+"""Why a run was made; `rearranged`: the file was put into its shape, without the model."""
+
 OpKind = Literal["add", "remove", "replace"]
 
 
@@ -54,6 +59,12 @@ class Message(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 # ── facts: hook events ─────────────────────────────────────────────────────────────────────────────
+
+
+class Effort(Message, kw_only=True):
+    """Part of HookEvent, inside a turn."""
+
+    level: str = ""
 
 
 class HookEvent(Message, kw_only=True):
@@ -65,6 +76,7 @@ class HookEvent(Message, kw_only=True):
     cwd: str = ""
     prompt_id: str = ""
     agent_id: str = ""
+    effort: Effort | None = None
 
 
 class SessionStarted(HookEvent, kw_only=True):
@@ -300,7 +312,9 @@ class RunRecord(Message, kw_only=True):
     project: str
     session: str
     state: RunState
-    reason: OwedReason = "answer"
+    reason: RunReason = "answer"
+    asked: int = 0
+    """The ask of the session that it took."""
     owed_at: float = 0.0
     started_at: float = 0.0
     ended_at: float = 0.0
@@ -319,6 +333,12 @@ class RunRecord(Message, kw_only=True):
     before: str = ""
     """Digest of MEMORY.md before the save; empty where there was none."""
     after: str = ""
+    lines_added: int = 0
+    lines_removed: int = 0
+    retired: int = 0
+    """Lines taken out of CRITICAL RULES and kept in history.md."""
+    leaf: str = ""
+    """The transcript row up to which the conversation was read."""
     ops: list[OpRecord] = []
     topics: list[str] = []
 
@@ -346,6 +366,8 @@ class ProjectStatus(Message, kw_only=True):
     characters: int = 0
     loaded_lines: int = 0
     """Lines of the last load that reached the model; 0 where none was loaded yet."""
+    load_lines: int = 0
+    """Lines that the last load had to bring."""
     last_save: float = 0.0
     status: str = ""
     status_at: float = 0.0
@@ -449,5 +471,6 @@ class ShimHeaders(msgspec.Struct, frozen=True, kw_only=True):
     executable: str = ""
     entrypoint: str = ""
     attended: str = ""
+    no_color: str = ""
     origin: str = ""
     """Which registration speaks: the shim's own path. Two registrations of one hook are doubles."""

@@ -1,0 +1,1 @@
+"""What each message does: one file for a kind of them."""

@@ -1,0 +1,152 @@
+"""Reads for people and programs: status, log, runs, status line, follow; and ending the daemon."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from memoryd import __version__
+from memoryd.core import statusline
+from memoryd.daemon.dispatch import RawAnswer, Stream
+from memoryd.daemon.handlers.memory import chosen
+from memoryd.errors import RequestError
+from memoryd.protocol import GENERATION, Done, RunList, Status, Statusline, Version
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memoryd.daemon.caller import Caller
+    from memoryd.daemon.overview import Overview
+    from memoryd.daemon.projects import Project, Projects
+    from memoryd.daemon.runs import Runs
+    from memoryd.daemon.sessions import Sessions
+    from memoryd.daemon.standing import Standing
+    from memoryd.ports import Clock, Ledger, LedgerThread
+    from memoryd.protocol import (
+        Follow,
+        GetLog,
+        GetRun,
+        GetStatus,
+        GetStatusline,
+        GetVersion,
+        RunRecord,
+        Shutdown,
+        StatuslineAsked,
+    )
+
+LOG_LIMIT = 1000
+"""Runs of one answer."""
+
+
+class AdminHandlers:
+    """Handlers that look, and the one that ends; `stop` begins the daemon's end."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        ledger: LedgerThread,
+        projects: Projects,
+        sessions: Sessions,
+        runs: Runs,
+        overview: Overview,
+        standing: Standing,
+        stop: Callable[[], None],
+    ) -> None:
+        self._clock = clock
+        self._ledger = ledger
+        self._projects = projects
+        self._sessions = sessions
+        self._runs = runs
+        self._overview = overview
+        self._standing = standing
+        self._stop = stop
+
+    async def version(self, _message: GetVersion, _caller: Caller) -> Version:
+        """Who answers."""
+        return Version(
+            version=__version__,
+            generation=GENERATION,
+            pid=os.getpid(),
+            started_at=self._standing.started_at,
+        )
+
+    async def status(self, message: GetStatus, _caller: Caller) -> Status:
+        """The daemon, its backends, and all projects, the asked one first."""
+        projects = [self._projects.named(name) for name in self._projects.names()]
+        if message.project or message.cwd:
+            first = await chosen(self._projects, message.project, message.cwd)
+            projects = [first, *(found for found in projects if found.name != first.name)]
+        standing = self._standing
+        return Status(
+            version=__version__,
+            generation=GENERATION,
+            pid=os.getpid(),
+            started_at=standing.started_at,
+            socket=str(standing.socket),
+            memory_root=str(standing.memory_root()),
+            sessions=await self._sessions.count(),
+            spooled=await standing.spooled(),
+            backends=await self._overview.backends(),
+            projects=[await self._overview.project(project) for project in projects],
+            warnings=standing.warnings(),
+        )
+
+    async def log(self, message: GetLog, _caller: Caller) -> RunList:
+        """Runs, newest first."""
+        name = await self._asked(message.project, message.cwd)
+        limit = min(max(message.limit, 1), LOG_LIMIT)
+        runs = await self._ledger.commit(
+            lambda ledger: ledger.runs(name, limit=limit, skipped=message.skipped)
+        )
+        return RunList(runs=runs)
+
+    async def run(self, message: GetRun, _caller: Caller) -> RunRecord:
+        """One run with its ops."""
+        name = "" if message.run else await self._asked(message.project, message.cwd)
+
+        def work(ledger: Ledger) -> RunRecord | None:
+            if message.run:
+                return ledger.run(message.run)
+            last = ledger.runs(name, limit=1, skipped=False)
+            return ledger.run(last[0].id) if last else None
+
+        found = await self._ledger.commit(work)
+        if found is None:
+            what = f"no run {message.run}" if message.run else "no run yet"
+            raise RequestError(404, "unknown_run", what, "memoryctl log")
+        return found
+
+    async def statusline(self, message: GetStatusline, _caller: Caller) -> Statusline:
+        """The status line of a project."""
+        project = await chosen(self._projects, message.project, message.cwd)
+        return Statusline(text=await self._text(project, colour=message.colour))
+
+    async def statusline_asked(self, message: StatuslineAsked, caller: Caller) -> RawAnswer | None:
+        """The status line of the session that the host shows one for."""
+        session = await self._sessions.find(message.session_id) if message.session_id else None
+        workspace = message.workspace.project_dir if message.workspace else ""
+        directory = session.directory if session else workspace or message.cwd
+        if not directory.startswith("/"):
+            return None
+        project = await self._projects.of(directory, store=False)
+        if project is None:
+            return None
+        text = await self._text(project, colour=not caller.shim.no_color)
+        return RawAnswer(f"{text}\n".encode(), "text/plain; charset=utf-8") if text else None
+
+    async def follow(self, message: Follow, _caller: Caller) -> Stream:
+        """Runs and events as they happen."""
+        return Stream(self._runs.follow(message.project))
+
+    async def shutdown(self, _message: Shutdown, _caller: Caller) -> Done:
+        """The daemon ends once this is answered."""
+        self._stop()
+        return Done(sentence="memoryd stops")
+
+    async def _text(self, project: Project, *, colour: bool) -> str:
+        line = await self._overview.line(project.name)
+        return statusline.line(line.text, self._clock.hhmm(line.at), colour=colour)
+
+    async def _asked(self, project: str, cwd: str) -> str:
+        """The project's name; empty for all of them."""
+        return (await chosen(self._projects, project, cwd)).name if project or cwd else ""

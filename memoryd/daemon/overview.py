@@ -1,0 +1,155 @@
+"""What stands where: the status of projects and of the daemon, put together from all rooms.
+
+Owns no state. Reads only.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from anyio import to_thread
+
+from memoryd.core.memory import report
+from memoryd.core.memory.document import size
+from memoryd.errors import MemorydError
+from memoryd.protocol import BackendStatus, ProjectStatus, RunRecord, Usage
+
+if TYPE_CHECKING:
+    from memoryd.daemon.backlog import Backlog
+    from memoryd.daemon.loads import Loads
+    from memoryd.daemon.projects import Project, Projects
+    from memoryd.daemon.saver import Rooms
+    from memoryd.ports import Ledger
+
+SHOWN_STATES = frozenset({"fork", "read", "apply", "commit"})
+"""States in which a save shows as running: before, it may turn out that there is nothing to read."""
+
+CHARACTERS_PER_TOKEN = 4
+"""Rule of thumb for English text, for the estimate of what a load costs."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The status line's text without front and clock, and its time; empty where nothing happened yet."""
+
+    text: str
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class _Kept:
+    """What the ledger knows of a project."""
+
+    last: RunRecord | None
+    event: str
+    failures: tuple[int, float, str]
+    usage: Usage
+    starts: int
+
+
+class Overview:
+    """Answers what a person or a status line asks."""
+
+    def __init__(self, rooms: Rooms, projects: Projects, backlog: Backlog, loads: Loads) -> None:
+        self._clock = rooms.clock
+        self._ledger = rooms.ledger
+        self._memories = rooms.memories
+        self._holds = rooms.holds
+        self._runs = rooms.runs
+        self._chooser = rooms.chooser
+        self._projects = projects
+        self._backlog = backlog
+        self._loads = loads
+
+    async def line(self, project: str) -> Line:
+        """The project's status line."""
+        last = await self._ledger.commit(lambda ledger: _last(ledger, project))
+        return self._line(project, last)
+
+    async def project(self, project: Project) -> ProjectStatus:
+        """The project at a glance; a file that can't be read shows as its failure."""
+        name, now = project.name, self._clock.now()
+        day = self._clock.day_start(now)
+        kept = await self._ledger.commit(lambda ledger: _kept(ledger, name, day))
+        line = self._line(name, kept.last)
+        fault, lines, characters = "", 0, 0
+        try:
+            memory = await self._memories.read(project)
+            measured = size(memory.text or "")
+            lines, characters = measured.lines, measured.characters
+        except MemorydError as error:
+            fault = str(error)
+        live, loaded = self._runs.live(name), self._loads.last.get(name)
+        failures, since, cause = kept.failures
+        paused = self._backlog.paused_until(name)
+        return ProjectStatus(
+            name=name,
+            directory=str(project.directory),
+            lines=lines,
+            characters=characters,
+            loaded_lines=loaded.lines if loaded else 0,
+            load_lines=loaded.total if loaded else 0,
+            last_save=kept.last.ended_at if kept.last else 0.0,
+            status=line.text,
+            status_at=line.at,
+            event=report.second_line(kept.event),
+            owed=self._backlog.waiting(name),
+            running=live.state if live and live.state in SHOWN_STATES else None,
+            failures=failures,
+            failing_since=since,
+            failure=fault or cause,
+            paused_until=paused if paused > now else 0.0,
+            off=self._projects.is_off(name),
+            tokens_today=kept.usage,
+            session_starts_today=kept.starts,
+            load_tokens=math.ceil(loaded.characters / CHARACTERS_PER_TOKEN) if loaded else 0,
+        )
+
+    async def backends(self) -> list[BackendStatus]:
+        """Which ways to fork can work here, and why not."""
+        statuses = []
+        now = self._clock.now()
+        for backend in self._chooser.backends():
+            fault = await to_thread.run_sync(backend.fault, None)
+            held = self._holds.until(backend.name)
+            statuses.append(
+                BackendStatus(
+                    name=backend.name,
+                    works=not fault,
+                    reason=fault,
+                    held_until=held if held > now else 0.0,
+                )
+            )
+        return statuses
+
+    def _line(self, project: str, last: RunRecord | None) -> Line:
+        live, now = self._runs.live(project), self._clock.now()
+        if live is not None and live.state in SHOWN_STATES:
+            return Line(report.SAVING, live.started_at)
+        if self._projects.is_off(project):
+            return Line("off", now)
+        ended = last.ended_at if last else 0.0
+        at, fault = self._loads.faults.get(project, (0.0, ""))
+        if fault and at >= ended:
+            return Line(report.error(f"memory not loaded: {fault}"), at)
+        if self._backlog.paused_until(project) > now:
+            return Line("paused", now)
+        return Line(last.status, ended) if last else Line("", 0.0)
+
+
+def _last(ledger: Ledger, project: str) -> RunRecord | None:
+    found = ledger.runs(project, limit=1, skipped=False)
+    return found[0] if found else None
+
+
+def _kept(ledger: Ledger, project: str, day: float) -> _Kept:
+    event = ledger.last_event(project)
+    return _Kept(
+        last=_last(ledger, project),
+        event=event[1] if event else "",
+        failures=ledger.failures(project),
+        usage=ledger.usage_since(project, day),
+        starts=ledger.starts_since(project, day),
+    )

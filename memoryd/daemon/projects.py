@@ -1,0 +1,130 @@
+"""Which project a session belongs to, and what the config says of it.
+
+Owns the stored identities. A project that nothing was saved for yet is not stored: a fork that kept its
+hooks, or a session in which nobody asked anything, leaves no trace.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import to_thread
+
+from memoryd.core import project as core
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from memoryd.config import Config
+    from memoryd.ports import LedgerThread, Repositories
+
+REMEMBERED = 256
+"""Directories whose project is remembered between a session's start and its later events."""
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A project's name and where its memory lies."""
+
+    name: str
+    directory: Path
+    joined_from: str = ""
+    """Directory of the clone whose memory this one shares, where that is news."""
+
+
+class Projects:
+    """Finds the project of a directory; `config` gives the settings as they are now."""
+
+    def __init__(
+        self, config: Callable[[], Config], repositories: Repositories, ledger: LedgerThread
+    ) -> None:
+        self._config = config
+        self._repositories = repositories
+        self._ledger = ledger
+        self._lock = anyio.Lock()
+        self._known: list[core.Identity] = []
+        self._names: dict[str, str] = {}
+        self._off: set[str] = set()
+
+    async def start(self) -> None:
+        """Read what is stored."""
+        self._known, off = await self._ledger.commit(
+            lambda ledger: (ledger.identities(), ledger.switched_off())
+        )
+        self._off = set(off)
+
+    def is_off(self, name: str) -> bool:
+        """Whether the person switched the project's memory off."""
+        return name in self._off
+
+    async def switch(self, name: str, *, off: bool) -> None:
+        """Switch a project's memory off or on, from the next event on."""
+        await self._ledger.commit(lambda ledger: ledger.switch_project(name, off=off))
+        (self._off.add if off else self._off.discard)(name)
+
+    def named(self, name: str) -> Project:
+        """The project of that name, known or not."""
+        return Project(name, self._config().memory_root / name)
+
+    def names(self) -> list[str]:
+        """Stored projects, in the order in which they were first seen."""
+        return list(dict.fromkeys(identity.name for identity in self._known))
+
+    async def of(self, directory: str, *, store: bool) -> Project | None:
+        """The project of a session that started in `directory`; a new one is kept if `store`.
+
+        None where a directory can have no memory.
+        """
+        name = self._names.get(directory)
+        if name is not None:
+            return self.named(name)
+        async with self._lock:
+            resolved = await to_thread.run_sync(partial(self._resolve, directory))
+            if resolved is None:
+                return None
+            identity = resolved.identity
+            if resolved.changed and (store or resolved.outcome != "new"):
+                await self._store(identity)
+        if store or resolved.outcome != "new":
+            self._remember(directory, identity.name)
+        joined = identity.joined_from if resolved.outcome == "joined" else ""
+        return Project(identity.name, self.named(identity.name).directory, joined)
+
+    def forget(self, directory: str) -> None:
+        """Look at the directory anew: a session starts there."""
+        self._names.pop(directory, None)
+
+    def forget_all(self) -> None:
+        """The config changed."""
+        self._names.clear()
+
+    def _resolve(self, directory: str) -> core.Resolved | None:
+        repository = self._repositories.look(Path(directory))
+        if repository is None:
+            return None
+        config = self._config()
+        settings = config.project_settings(Path(directory))
+        return core.resolve(
+            repository,
+            self._known,
+            join_clones=config.settings.join_clones,
+            worktrees=settings.worktrees or config.settings.worktrees,
+            still_there=self._repositories.still_there,
+            pinned=settings.name,
+        )
+
+    async def _store(self, identity: core.Identity) -> None:
+        await self._ledger.commit(lambda ledger: ledger.put_identity(identity))
+        others = [known for known in self._known if known.id != identity.id]
+        at = next((i for i, known in enumerate(self._known) if known.id == identity.id), None)
+        self._known = others
+        self._known.insert(len(others) if at is None else at, identity)
+
+    def _remember(self, directory: str, name: str) -> None:
+        if len(self._names) >= REMEMBERED:
+            self._names.pop(next(iter(self._names)))
+        self._names[directory] = name
