@@ -1,0 +1,198 @@
+"""HTTP/1.1 on one connection, without input or output: bytes in, requests out, answers to bytes.
+
+Owns the limits of a head and a body and the headers of every answer. h11 owns the grammar. Knows no
+socket, no route and no message.
+"""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+
+import h11
+import msgspec
+
+from memoryd import __version__
+from memoryd.core.text import cut
+from memoryd.errors import RequestError
+from memoryd.protocol import (
+    BODY_LIMIT,
+    GENERATION,
+    GENERATION_HEADER,
+    HEADER_LIMIT,
+    VERSION_HEADER,
+)
+
+JSON = "application/json"
+JSON_LINES = "application/x-ndjson"
+
+PIECES = 32
+"""Parts of a request that are parsed at once, each 0.1 ms: a chunk may hold a single byte."""
+
+FACT_LIMIT = 200
+"""Characters of h11's own words in a refusal: they may quote the request."""
+
+_IDENTITY = [
+    (VERSION_HEADER.encode(), __version__.encode()),
+    (GENERATION_HEADER.encode(), str(GENERATION).encode()),
+]
+_CLOSE = (b"connection", b"close")
+_END = h11.EndOfMessage()
+
+Header = tuple[bytes, bytes]
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A whole request; header names are lower case."""
+
+    method: str
+    target: str
+    headers: list[Header]
+    body: bytes
+
+    def __repr__(self) -> str:
+        return f"Request({self.method} {self.target.partition('?')[0]}, {len(self.body)} bytes)"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """A whole answer; `allow` is the value of that header, or empty."""
+
+    status: int
+    body: bytes = b""
+    content_type: str = JSON
+    allow: str = ""
+
+    def __repr__(self) -> str:
+        return f"Answer({self.status}, {len(self.body)} bytes)"
+
+
+class Exchange:
+    """The requests and answers of one connection, one after the other.
+
+    `receive` takes what came in, `next_request` gives a request once it is whole, and its answer
+    goes through `answer` or `begin_stream`, `stream` and `end_stream` before the next is looked at.
+    """
+
+    def __init__(self) -> None:
+        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_LIMIT)
+        self._head: h11.Request | None = None
+        self._body = bytearray()
+        self._bodiless = False
+        self.unread = False
+
+    @property
+    def begun(self) -> bool:
+        """Something of the next request is here."""
+        return self._head is not None or bool(self._http.trailing_data[0])
+
+    @property
+    def over(self) -> bool:
+        """No further request can come: the client or the last answer said so."""
+        return self._http.our_state not in (h11.IDLE, h11.DONE) or (
+            self._http.their_state not in (h11.IDLE, h11.DONE)
+        )
+
+    @property
+    def can_answer(self) -> bool:
+        """Nothing of the answer to the current request is out yet."""
+        return self._http.our_state is h11.SEND_RESPONSE
+
+    @property
+    def wants_continue(self) -> bool:
+        """The client holds its body until it is told to go on."""
+        return self._http.they_are_waiting_for_100_continue
+
+    def receive(self, data: bytes) -> None:
+        self._http.receive_data(data)
+
+    def next_request(self) -> Request | None:
+        """The next request, or None while more of it has to come; raises RequestError.
+
+        None too after `PIECES` of a body in chunks, `unread` being true then: call it again, and let
+        others have their turn before.
+        """
+        if self._http.our_state is h11.DONE:
+            self._http.start_next_cycle()
+        self.unread = False
+        for _ in range(PIECES):
+            try:
+                event = self._http.next_event()
+            except h11.RemoteProtocolError as error:
+                raise _refusal(error) from error
+            if isinstance(event, h11.Request):
+                self._begin(event)
+            elif isinstance(event, h11.Data):
+                self._add(event.data)
+            elif isinstance(event, h11.EndOfMessage):
+                return self._whole()
+            else:
+                return None
+        self.unread = True
+        return None
+
+    def go_on(self) -> bytes:
+        """The answer to a client that holds its body."""
+        event = h11.InformationalResponse(status_code=HTTPStatus.CONTINUE, headers=[])
+        return self._http.send(event)
+
+    def answer(self, answer: Answer, *, last: bool = False) -> bytes:
+        """The bytes of `answer`; with `last` it says that the connection ends."""
+        headers = [*_IDENTITY, *([_CLOSE] if last else ())]
+        if answer.allow:
+            headers.append((b"allow", answer.allow.encode()))
+        if answer.status != HTTPStatus.NO_CONTENT:
+            headers.append((b"content-type", answer.content_type.encode()))
+            headers.append((b"content-length", b"%d" % len(answer.body)))
+        http = self._http
+        head = http.send(h11.Response(status_code=answer.status, headers=headers))
+        body = http.send(h11.Data(data=answer.body)) if answer.body and not self._bodiless else b""
+        return head + body + http.send(_END)
+
+    def begin_stream(self, content_type: str) -> bytes:
+        """The head of an answer whose length nobody knows."""
+        headers = [*_IDENTITY, (b"content-type", content_type.encode())]
+        return self._http.send(h11.Response(status_code=HTTPStatus.OK, headers=headers))
+
+    def stream(self, data: bytes) -> bytes:
+        return self._http.send(h11.Data(data=data))
+
+    def end_stream(self) -> bytes:
+        return self._http.send(_END)
+
+    def _begin(self, head: h11.Request) -> None:
+        size = len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
+        if size > HEADER_LIMIT:
+            raise _head_too_long()
+        for name, value in head.headers:
+            if name == b"content-length" and int(value) > BODY_LIMIT:
+                raise _body_too_long()
+        self._head = head
+        self._bodiless = head.method == b"HEAD"
+
+    def _add(self, data: bytes) -> None:
+        if len(self._body) + len(data) > BODY_LIMIT:
+            raise _body_too_long()
+        self._body += data
+
+    def _whole(self) -> Request:
+        head, self._head = self._head, None
+        assert head is not None
+        body, self._body = bytes(self._body), bytearray()
+        # h11 lets visible ASCII alone through in both.
+        return Request(head.method.decode(), head.target.decode(), list(head.headers), body)
+
+
+def _refusal(error: h11.RemoteProtocolError) -> RequestError:
+    if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
+        return _head_too_long()
+    fact = cut(str(error), FACT_LIMIT)
+    return RequestError(HTTPStatus.BAD_REQUEST, "bad_request", f"no HTTP/1.1 request: {fact}")
+
+
+def _head_too_long() -> RequestError:
+    status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
+    return RequestError(status, "head_too_long", f"the head is longer than {HEADER_LIMIT} bytes")
+
+
+def _body_too_long() -> RequestError:
+    status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+    return RequestError(status, "body_too_long", f"the body is longer than {BODY_LIMIT} bytes")
