@@ -6,15 +6,13 @@ and has translated every failure by the time it comes here.
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
 import anyio
 import anyio.to_thread
 
-from memoryd import paths
 from memoryd.adapters.forks.messages import Answer, Ask, Connect, Failed
+from memoryd.adapters.forks.network import DEFAULT_BASE_URL, network
 from memoryd.adapters.forks.refused import Refused
 from memoryd.adapters.forks.sizing import size
 from memoryd.adapters.secrets import ApiKey
@@ -31,8 +29,6 @@ if TYPE_CHECKING:
     from memoryd.config import Settings
     from memoryd.ports import ForkRequest, SessionRef
 
-DEFAULT_BASE_URL = "https://api.anthropic.com"
-
 MAX_TOKENS = 8_000
 """Of output. A save's answer has a few hundred; the SDK refuses more than 21,333 without streaming."""
 
@@ -44,8 +40,6 @@ SYSTEM = (
 )
 
 _OWNER = "api key"
-
-_NOBODY = ApiKey("", "nowhere")
 
 
 class DigestBackend:
@@ -75,7 +69,7 @@ class DigestBackend:
     def fault(self, session: SessionRef | None) -> str:  # noqa: ARG002  any session will do
         return (
             self._secrets.fault()
-            or _setting_fault(self._connect(_NOBODY))
+            or network(self._settings(), self._env).fault()
             or self._refused.fault(_OWNER, self._secrets.stamp)
             or self._worker.fault
         )
@@ -117,14 +111,12 @@ class DigestBackend:
         )
 
     def _connect(self, key: ApiKey) -> Connect:
-        """Key and base URL of the daemon's own config or environment, never of a session's."""
-        settings, env = self._settings(), self._env
-        bundle = settings.ca_bundle
+        where = network(self._settings(), self._env)
         return Connect(
             api_key=key.value,
-            base_url=settings.base_url or env.get("ANTHROPIC_BASE_URL", "") or DEFAULT_BASE_URL,
-            proxy=settings.https_proxy or env.get("HTTPS_PROXY", ""),
-            ca_bundle=str(paths.expand(bundle, env)) if bundle else env.get("SSL_CERT_FILE", ""),
+            base_url=where.base_url or DEFAULT_BASE_URL,
+            proxy=where.proxy,
+            ca_bundle=where.ca_bundle,
         )
 
     async def _outcome(self, result: Answer | Failed) -> ForkReply | ForkFailure:
@@ -143,24 +135,6 @@ class DigestBackend:
             stamp = await anyio.to_thread.run_sync(self._secrets.stamp)
             self._refused.note(_OWNER, stamp, failure)
         return failure
-
-
-def _setting_fault(connect: Connect) -> str:
-    """What of the config can't be worked with, in one clause."""
-    for name, value in (("base_url", connect.base_url), ("https_proxy", connect.proxy)):
-        if value and not _is_address(value):
-            return f"{name} is no http or https address"
-    if connect.ca_bundle and not Path(connect.ca_bundle).is_file():
-        return f"ca_bundle {connect.ca_bundle} is no file"
-    return ""
-
-
-def _is_address(value: str) -> bool:
-    try:
-        parts = urlsplit(value)
-    except ValueError:
-        return False
-    return parts.scheme in ("http", "https") and bool(parts.hostname)
 
 
 def _refuses(result: Answer | Failed) -> bool:
