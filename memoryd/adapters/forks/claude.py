@@ -232,7 +232,7 @@ class ClaudeBackend:
         return repr((self._settings(), files, _account(folder, self._env)))
 
 
-_ID = re.compile(r"[A-Za-z0-9-]{1,64}\Z")
+_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9-]{0,63}\Z")
 
 _CLOUDS = ("CLAUDE_CODE_USE_BEDROCK", "CLAUDE_CODE_USE_FOUNDRY", "CLAUDE_CODE_USE_VERTEX")
 

@@ -13,14 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def anyio_backend() -> str:
     return "asyncio"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 async def worker(anyio_backend: str) -> AsyncIterator[WorkerLink]:  # noqa: ARG001  its loop
-    """One worker for all: its import takes seconds."""
+    """One worker for a module: its import takes seconds.
+
+    Not for the session: a loop that is held open is in the way of tests that run their own.
+    """
     link = WorkerLink(worker_command(os.environ), lambda: 600.0)
     async with anyio.create_task_group() as tasks:
         await tasks.start(link.serve)
