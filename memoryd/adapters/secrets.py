@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 import re
 import shlex
-import shutil
 import stat
 import sys
 from dataclasses import dataclass
@@ -193,19 +192,26 @@ async def _output_of(line: str, source: str, env: Mapping[str, str]) -> Found:
         argv = shlex.split(line)
     except ValueError:
         return NoKey(f"{source} has an open quote")
-    program = shutil.which(argv[0], path=env.get("PATH", os.defpath)) if argv else None
-    if program is None:
-        return NoKey(f"{source}: the program is not there")
-    command = supervisor.Command((program, *argv[1:]), env)
+    if not argv:
+        return NoKey(f"{source} is blank")
+    command = supervisor.Command(tuple(argv), env)
     try:
         finished = await supervisor.run(command, deadline=COMMAND_LIMIT, limit=SIZE_LIMIT)
     except supervisor.ChildError as error:
         return NoKey(f"{source}: {error.fact}")
-    if finished.code is None:
-        return NoKey(f"{source} took more than {COMMAND_LIMIT:.0f} s")
-    if finished.code:
-        return NoKey(f"{source} ended with status {finished.code}")
-    return _checked(finished.output.decode(errors="replace"), source)
+    return _checked_output(finished, source)
+
+
+def _checked_output(finished: supervisor.Finished, source: str) -> Found:
+    match finished.code:
+        case 0:
+            return _checked(finished.output.decode(errors="replace"), source)
+        case None:
+            return NoKey(f"{source} took more than {COMMAND_LIMIT:.0f} s")
+        case supervisor.CANNOT_START:
+            return NoKey(f"{source}: the program is not there")
+        case code:
+            return NoKey(f"{source} ended with status {code}")
 
 
 def _read(path: Path, source: str, *, private: bool) -> Found:

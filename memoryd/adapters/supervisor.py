@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 MARK = "MEMORYD_CHILD"
 """Set in every child's environment, and so in that of all that it starts."""
 
+CANNOT_START = guard.CANNOT_START
+"""Exit status where the program is not there or can't be run."""
+
 POLITE = 1.0
 """Seconds between SIGTERM and SIGKILL."""
 
@@ -53,7 +56,10 @@ class ChildError(MemorydError):
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """What to run: `argv[0]` is an absolute path; `env` the whole environment but the marker."""
+    """What to run: `argv[0]` is a path or a name on `env`'s PATH.
+
+    `env` is the whole environment but the marker.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
@@ -138,7 +144,7 @@ async def started(command: Command) -> AsyncIterator[Child]:
     """The child while the block runs; after it, all of its group is killed and it is reaped.
 
     Raises ChildError where there is no such directory or no process can be made. A program that can't
-    be started ends with status 127.
+    be started ends with status `CANNOT_START`.
     """
     ours, theirs = _lifeline()
     try:

@@ -3,13 +3,16 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+import anyio.to_thread
 import pytest
+from blockbuster import blockbuster_ctx
 
 from memoryd.adapters import secrets
 from memoryd.adapters.secrets import ApiKey, NoKey, Secrets
 from memoryd.config import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 pytestmark = pytest.mark.anyio
@@ -57,6 +60,12 @@ class Place:
         return str(path)
 
 
+@pytest.fixture(autouse=True)
+def _loop_is_never_blocked() -> Iterator[None]:
+    with blockbuster_ctx("memoryd.adapters"):
+        yield
+
+
 @pytest.fixture
 def anyio_backend() -> str:
     return "asyncio"
@@ -65,6 +74,14 @@ def anyio_backend() -> str:
 @pytest.fixture
 def place(tmp_path: Path) -> Place:
     return Place(tmp_path)
+
+
+async def fault(found: Secrets) -> str:
+    return await anyio.to_thread.run_sync(found.fault)
+
+
+async def stamp(found: Secrets) -> str:
+    return await anyio.to_thread.run_sync(found.stamp)
 
 
 def counting(place: Place, output: str) -> str:
@@ -82,7 +99,7 @@ async def test_without_a_source_it_says_what_to_set(place: Place) -> None:
     assert await place.secrets().find() == NoKey(
         "no API key is set (api_key_file or api_key_command)"
     )
-    assert place.secrets().fault() == "no API key is set (api_key_file or api_key_command)"
+    assert await fault(place.secrets()) == "no API key is set (api_key_file or api_key_command)"
 
 
 async def test_the_sources_come_in_their_order(place: Place) -> None:
@@ -97,7 +114,7 @@ async def test_the_sources_come_in_their_order(place: Place) -> None:
     place.env["CREDENTIALS_DIRECTORY"] = str(place.home)
     place.write("anthropic-api-key", "sk-ant-made-up-systemd", 0o440)
     assert await found.find() == ApiKey("sk-ant-made-up-systemd", "the systemd credential")
-    assert found.fault() == ""
+    assert await fault(found) == ""
 
 
 @pytest.mark.parametrize("mode", [0o640, 0o604, 0o666])
@@ -107,7 +124,7 @@ async def test_a_key_file_that_others_can_read_is_refused(place: Place, mode: in
     place.env["ANTHROPIC_API_KEY"] = ENV_KEY
     reason = f"api_key_file is open to others: chmod 600 '{path}'"
     assert await place.secrets().find() == NoKey(reason)
-    assert place.secrets().fault() == reason
+    assert await fault(place.secrets()) == reason
 
 
 async def test_a_key_file_that_is_missing_or_no_file_is_named(place: Place) -> None:
@@ -127,18 +144,18 @@ async def test_what_is_no_key_is_not_sent(place: Place, text: str) -> None:
 async def test_a_key_that_is_put_in_place_counts_at_once(place: Place) -> None:
     found = place.secrets()
     place.settings = Settings(api_key_file="~/key")
-    assert found.fault() != ""
-    before = found.stamp()
+    assert await fault(found) != ""
+    before = await stamp(found)
     place.write("key", FILE_KEY)
-    assert found.fault() == ""
+    assert await fault(found) == ""
     assert await found.find() == ApiKey(FILE_KEY, "api_key_file")
-    assert found.stamp() != before
+    assert await stamp(found) != before
 
 
 async def test_a_command_is_run_once_until_its_key_is_refused(place: Place) -> None:
     place.settings = Settings(api_key_command=counting(place, "echo sk-ant-made-up-command"))
     found = place.secrets()
-    assert found.fault() == ""
+    assert await fault(found) == ""
     assert runs(place) == 0
     assert await found.find() == await found.find()
     assert runs(place) == 1
@@ -150,11 +167,11 @@ async def test_a_command_is_run_once_until_its_key_is_refused(place: Place) -> N
 async def test_a_changed_config_runs_the_new_command(place: Place) -> None:
     found = place.secrets()
     place.settings = Settings(api_key_command="echo sk-ant-made-up-one")
-    before = found.stamp()
+    before = await stamp(found)
     assert await found.find() == ApiKey("sk-ant-made-up-one", "api_key_command")
     place.settings = Settings(api_key_command="echo sk-ant-made-up-two")
     assert await found.find() == ApiKey("sk-ant-made-up-two", "api_key_command")
-    assert found.stamp() != before
+    assert await stamp(found) != before
 
 
 async def test_a_failed_command_is_not_run_again_within_a_minute(place: Place) -> None:
@@ -162,10 +179,10 @@ async def test_a_failed_command_is_not_run_again_within_a_minute(place: Place) -
     found = place.secrets()
     assert await found.find() == NoKey("api_key_command ended with status 4")
     assert await found.find() == NoKey("api_key_command ended with status 4")
-    assert found.fault() == "api_key_command ended with status 4"
+    assert await fault(found) == "api_key_command ended with status 4"
     assert runs(place) == 1
     place.clock.at += secrets.COMMAND_PAUSE + 1
-    assert found.fault() == ""
+    assert await fault(found) == ""
     await found.find()
     assert runs(place) == 2
 
@@ -207,7 +224,7 @@ async def test_the_keychain_stands_before_the_command(
     place.settings = Settings(api_key_command="echo sk-ant-made-up-command")
     found = place.secrets()
     await found.prepare()
-    assert found.fault() == ""
+    assert await fault(found) == ""
     assert await found.find() == ApiKey("sk-ant-made-up-keychain", "the keychain")
     assert runs(place) == 1
 
@@ -219,7 +236,7 @@ async def test_an_empty_keychain_is_passed_over(
     place.platform = "darwin"
     found = place.secrets()
     await found.prepare()
-    assert found.fault() == "no API key is set (api_key_file or api_key_command)"
+    assert await fault(found) == "no API key is set (api_key_file or api_key_command)"
     place.env["ANTHROPIC_API_KEY"] = ENV_KEY
     assert await found.find() == ApiKey(ENV_KEY, "the daemon's environment")
 

@@ -6,13 +6,18 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import anyio
 import processes
 import pytest
+from blockbuster import blockbuster_ctx
 
 from memoryd.adapters import guard, supervisor
 from memoryd.adapters.supervisor import Child, ChildError, Command, Finished, run, scrubbed, started
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 pytestmark = pytest.mark.anyio
 
@@ -20,6 +25,12 @@ LIMIT = 1024
 
 TREE = "sleep 600 & sh -c 'trap : TERM; sleep 600 & echo up; wait; sleep 600' & wait"
 """A child with children of its own, one of which does not end when it is asked."""
+
+
+@pytest.fixture(autouse=True)
+def _loop_is_never_blocked() -> Iterator[None]:
+    with blockbuster_ctx("memoryd.adapters"):
+        yield
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import anyio
 import pytest
+from blockbuster import blockbuster_ctx
 
 from memoryd.adapters.forks.worker_link import WorkerLink, worker_command
 from memoryd.demo.messages_api import ScriptedApi
@@ -29,6 +30,12 @@ async def worker(anyio_backend: str) -> AsyncIterator[WorkerLink]:  # noqa: ARG0
         await tasks.start(link.serve)
         yield link
         tasks.cancel_scope.cancel()
+
+
+@pytest.fixture(autouse=True)
+def _loop_is_never_blocked() -> Iterator[None]:
+    with blockbuster_ctx("memoryd.adapters"):
+        yield
 
 
 @pytest.fixture
