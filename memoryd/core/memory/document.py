@@ -9,12 +9,13 @@ from __future__ import annotations
 import re
 from bisect import bisect_right
 from dataclasses import dataclass
+from operator import itemgetter
 from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd.core.text import count_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
 CRITICAL = "CRITICAL RULES"
 FACTS = "Architecture & Config Facts"
@@ -42,6 +43,9 @@ BOM = "\ufeff"
 _HEADING = re.compile(r"(#{2,3}) (?=.*\S)(.*)\Z")
 _TITLE = re.compile(r"# (?=.*\S)")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})(.*)\Z")
+_MARKS = ("#", "`", "~", " ")
+"""How a line starts that may be a heading or a fence."""
+
 _BULLET = re.compile(r"\s*[-*]\s+\S")
 
 
@@ -65,8 +69,13 @@ class Outline(NamedTuple):
     """Indices of lines that open or close a fenced block."""
     fenced: frozenset[int]
     """Indices of lines inside of one."""
-    dangling: frozenset[int]
+    dangling: tuple[int, ...]
     """Indices of openers that nothing closes: plain lines, as they would swallow the rest."""
+
+    @property
+    def sections(self) -> list[Heading]:
+        """The level 2 headings."""
+        return [heading for heading in self.headings if heading.level == SECTION_LEVEL]
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,12 +97,16 @@ class Document:
         body = "\n".join(self.lines)
         return f"{self.bom}{body}\n" if self.ends else f"{self.bom}{body}"
 
+    def ended(self, lines: Iterable[str]) -> list[str]:
+        """`lines` ready for a newline behind them: a last line that had none gets its `eol`."""
+        lines = list(lines)
+        if lines and not self.ends and not lines[-1].endswith(self.eol):
+            lines[-1] += self.eol
+        return lines
+
     def with_lines(self, lines: Iterable[str]) -> Document:
         """The same file with other lines; the last one ends with a newline."""
-        lines = list(lines)
-        if lines and self.eol and not self.ends and not lines[-1].endswith(self.eol):
-            lines[-1] += self.eol
-        return Document(self.bom, tuple(lines), self.eol, ends=True)
+        return Document(self.bom, tuple(self.ended(lines)), self.eol, ends=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,41 +165,42 @@ def shown(text: str) -> str:
 def outline(lines: Sequence[str]) -> Outline:
     """Headings and fences of `lines`."""
     headings: list[Heading] = []
-    fences: set[int] = set()
-    fenced: set[int] = set()
-    dangling: set[int] = set()
-    closer = _Closers(lines)
-    index = 0
-    while index < len(lines):
-        line = lines[index].rstrip()
-        if _FENCE.match(line):
-            end = closer.after(index)
+    fences: list[int] = []
+    fenced: list[int] = []
+    dangling: list[int] = []
+    marked = [(at, line.rstrip()) for at, line in enumerate(lines) if line.startswith(_MARKS)]
+    closers = _Closers(marked)
+    inside = -1
+    for at, line in marked:
+        if at <= inside:
+            continue
+        if found := _HEADING.match(line):
+            headings.append(Heading(at, len(found[1]), found[2].strip()))
+        elif found := _FENCE.match(line):
+            end = closers.after(at, found[1])
             if end is None:
-                dangling.add(index)
+                dangling.append(at)
             else:
-                fences.update((index, end))
-                fenced.update(range(index + 1, end))
-                index = end
-        elif found := _HEADING.match(line):
-            headings.append(Heading(index, len(found[1]), found[2].strip()))
-        index += 1
-    return Outline(tuple(headings), frozenset(fences), frozenset(fenced), frozenset(dangling))
+                fences += (at, end)
+                fenced += range(at + 1, end)
+                inside = end
+    return Outline(tuple(headings), frozenset(fences), frozenset(fenced), tuple(dangling))
 
 
-def in_shape(headings: Iterable[Heading]) -> bool:
-    """Exactly the four sections in their order; names compare case-insensitively."""
-    names = [heading.key for heading in headings if heading.level == SECTION_LEVEL]
-    return names == [name.casefold() for name in SECTIONS]
+def in_shape(found: Outline) -> bool:
+    """Exactly the four sections in their order; names compare case-insensitively.
+
+    An unclosed fence above one of them leaves none: Markdown takes what follows for code.
+    """
+    sections = found.sections
+    if [heading.key for heading in sections] != [name.casefold() for name in SECTIONS]:
+        return False
+    return not found.dangling or found.dangling[0] > sections[-1].at
 
 
 def is_title(line: str) -> bool:
     """A level 1 heading (outside of fences, which the caller knows)."""
     return bool(_TITLE.match(line))
-
-
-def is_fence(line: str) -> bool:
-    """Whether the line would open or close a fenced block."""
-    return bool(_FENCE.match(line.rstrip()))
 
 
 def is_bullet(line: str) -> bool:
@@ -202,17 +216,14 @@ def is_none_yet(line: str) -> bool:
 def repair(text: str, project: str) -> str:
     """`text` in the four-section shape; `text` itself where it has it. No line of content is dropped.
 
-    Repairing a repaired text changes nothing.
+    Repairing a repaired text changes nothing. An unclosed fence is closed at its section's end, where it
+    can swallow no other section.
     """
     document = parse(text)
     found = outline(document.lines)
-    if in_shape(found.headings):
+    if in_shape(found):
         return text
-    lines = _arranged(document, found, project, close=False)
-    if not in_shape(outline(lines).headings):
-        # A fence that nothing closed would now swallow a section that used to stand before it.
-        lines = _arranged(document, found, project, close=True)
-    return document.with_lines(lines).text
+    return document.with_lines(_arranged(document, found, project)).text
 
 
 def without_outer_blanks(lines: Sequence[str]) -> list[str]:
@@ -225,12 +236,12 @@ def without_outer_blanks(lines: Sequence[str]) -> list[str]:
     return list(lines[start:end])
 
 
-def _arranged(document: Document, found: Outline, project: str, *, close: bool) -> list[str]:
-    head, parts = _split(document, found, close=close)
+def _arranged(document: Document, found: Outline, project: str) -> list[str]:
+    head, *parts = _bodies(document, found)
     bodies: dict[str, list[str]] = {name.casefold(): [] for name in SECTIONS}
     unsorted: list[str] = []
     eol = document.eol
-    for heading, body in parts:
+    for heading, body in zip(found.sections, parts, strict=True):
         if heading.key in bodies:
             _append_block(bodies[heading.key], body, eol)
         else:
@@ -244,23 +255,18 @@ def _arranged(document: Document, found: Outline, project: str, *, close: bool) 
     return lines
 
 
-def _split(
-    document: Document, found: Outline, *, close: bool
-) -> tuple[list[str], list[tuple[Heading, list[str]]]]:
-    """The head, and each level 2 heading with its body; outer blank lines dropped, last line ended."""
-    lines = list(document.lines)
-    if lines and document.eol and not document.ends:
-        lines[-1] += document.eol
-    sections = [heading for heading in found.headings if heading.level == SECTION_LEVEL]
-    starts = [heading.at for heading in sections] + [len(lines)]
-    bodies = []
-    for start, end in zip([-1, *starts[:-1]], starts, strict=True):
+def _bodies(document: Document, found: Outline) -> Iterator[list[str]]:
+    """The head and each section's body, outer blank lines dropped, every fence closed."""
+    lines = document.ended(document.lines)
+    starts = [heading.at for heading in found.sections]
+    for start, end in zip([-1, *starts], [*starts, len(lines)], strict=True):
         body = without_outer_blanks(lines[start + 1 : end])
-        opened = [at for at in found.dangling if start < at < end]
-        if close and opened:
-            body.append(_marker(lines[min(opened)]) + document.eol)
-        bodies.append(body)
-    return bodies[0], list(zip(sections, bodies[1:], strict=True))
+        first = bisect_right(found.dangling, start)
+        if first < len(found.dangling) and found.dangling[first] < end:
+            fence = _FENCE.match(lines[found.dangling[first]])
+            assert fence is not None
+            body.append(fence[1] + document.eol)
+        yield body
 
 
 def _append_block(lines: list[str], block: Sequence[str], eol: str) -> None:
@@ -269,36 +275,26 @@ def _append_block(lines: list[str], block: Sequence[str], eol: str) -> None:
     lines += block
 
 
-def _marker(opener: str) -> str:
-    found = _FENCE.match(opener.rstrip())
-    assert found is not None
-    return found[1]
-
-
 class _Closers:
     """Finds the line that closes a fence: the same character, at least as long, nothing behind it."""
 
-    def __init__(self, lines: Sequence[str]) -> None:
-        self._lines = lines
-        self._at: list[int] = []
-        self._markers: list[str] = []
-        for at, line in enumerate(lines):
-            found = _FENCE.match(line.rstrip())
-            if found and not found[2].strip():
-                self._at.append(at)
-                self._markers.append(found[1])
-        self._longest: list[dict[str, int]] = [{} for _ in range(len(self._at) + 1)]
-        for i in range(len(self._at) - 1, -1, -1):
-            rest, marker = self._longest[i + 1], self._markers[i]
-            self._longest[i] = rest | {marker[0]: max(len(marker), rest.get(marker[0], 0))}
+    def __init__(self, lines: Iterable[tuple[int, str]]) -> None:
+        self._found = [
+            (at, fence[1])
+            for at, line in lines
+            if (fence := _FENCE.match(line)) and not fence[2].strip()
+        ]
+        longest = {"`": 0, "~": 0}
+        self._longest = [longest]
+        """The longest markers from each place on, so that an opener without closer is known at once."""
+        for _, marker in reversed(self._found):
+            longest = longest | {marker[0]: max(len(marker), longest[marker[0]])}
+            self._longest.append(longest)
+        self._longest.reverse()
 
-    def after(self, index: int) -> int | None:
-        opener = _marker(self._lines[index])
-        first = bisect_right(self._at, index)
-        if self._longest[first].get(opener[0], 0) < len(opener):
+    def after(self, index: int, opener: str) -> int | None:
+        first = bisect_right(self._found, index, key=itemgetter(0))
+        if self._longest[first][opener[0]] < len(opener):
             return None
-        return next(
-            at
-            for at, marker in zip(self._at[first:], self._markers[first:], strict=True)
-            if marker[0] == opener[0] and len(marker) >= len(opener)
-        )
+        behind = map(self._found.__getitem__, range(first, len(self._found)))
+        return next(at for at, marker in behind if marker.startswith(opener))
