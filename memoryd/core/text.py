@@ -13,9 +13,10 @@ _WHITE = re.compile(r"\s+")
 _HAZARDS = (
     "\x00-\x1f\x7f-\x9f"  # C0, DEL, C1
     "\u00ad\u061c\u180e"  # soft hyphen, Arabic letter mark, Mongolian vowel separator
+    "\u034f\u17b4\u17b5\U0001d173-\U0001d17a"  # joiners, inherent vowels and beams without a glyph
     "\u200b-\u200f\u2028-\u202e"  # zero-width, marks, line and paragraph separators, embeddings
     "\u2060-\u206f\ufeff\ufff9-\ufffb"  # word joiner, isolates, byte-order mark, annotations
-    "\U000e0000-\U000e007f"  # tag characters
+    "\U000e0000-\U000e0fff"  # tag characters, variation selectors that can carry bytes
     "\ud800-\udfff"  # lone surrogates: no UTF-8 can hold them
 )
 _HAZARD = re.compile(f"[{_HAZARDS}]")
