@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, NoReturn, TypeGuard, cast
+from itertools import islice
+from typing import TYPE_CHECKING, Literal, NoReturn, cast
 
 from memoryd.core.text import cut, storable
 
@@ -24,6 +25,9 @@ OP_LIMIT = 200
 TOPIC_LIMIT = 20
 APPEND_LIMIT = 20_000
 """Characters of one topic append."""
+
+TOPIC_NAME_LIMIT = 200
+"""Characters of a topic file's name: file systems take 255 bytes, a temporary name beside is longer."""
 
 NAMED_LENGTH = 60
 """Characters of an entry or line that a sentence names."""
@@ -121,19 +125,17 @@ def _object(text: str) -> dict[str, object] | Unreadable:
     end = text.rfind("}") + 1
     if not end:
         return Unreadable("no JSON object")
-    cause = "no JSON object"
-    for number, start in enumerate(_START.finditer(text, 0, end)):
-        if number == START_LIMIT:
-            break
+    causes: list[str] = []
+    for found in islice(_START.finditer(text, 0, end), START_LIMIT):
         try:
-            found = _DECODER.decode(text[start.start() : end])
+            value = _DECODER.decode(text[found.start() : end])
         except (ValueError, RecursionError):
-            cause = "not valid JSON"
-            continue
-        if isinstance(found, dict) and ("ops" in found or "topics" in found):
-            return found
-        cause = "an object with neither `ops` nor `topics`"
-    return Unreadable(cause)
+            causes.append("not valid JSON")
+        else:
+            if isinstance(value, dict) and ("ops" in value or "topics" in value):
+                return value
+            causes.append("an object with neither `ops` nor `topics`")
+    return Unreadable(causes[0] if causes else "no JSON object")
 
 
 def _no_constant(name: str) -> NoReturn:
@@ -179,7 +181,8 @@ def _op(entry: object) -> Op | str:
             return f"`{name}` {fault}"
     fields = {name: entry[name] for name in _FIELDS[kind]}
     because = entry.get("because")
-    return Op(cast("OpKind", kind), because=because if isinstance(because, str) else "", **fields)
+    quote = storable(because) if isinstance(because, str) else ""
+    return Op(cast("OpKind", kind), because=quote, **fields)
 
 
 def _line_fault(value: object) -> str:
@@ -187,6 +190,8 @@ def _line_fault(value: object) -> str:
         return "is missing" if value is None else "is no text"
     if not value.strip():
         return "is blank"
+    if value != storable(value):
+        return "holds a character that no file can"
     return "has a line break" if "\n" in value else ""
 
 
@@ -208,19 +213,31 @@ def _topic(entry: object) -> TopicAppend | str:
     if not isinstance(entry, dict):
         return "no object"
     file, append = entry.get("file"), entry.get("append")
-    if not isinstance(file, str) or not _TOPIC_NAME.match(file.strip()):
-        return "`file` is no topic file's name"
-    if is_reserved(file.strip()):
-        return "`file` is a name that memoryd keeps for itself"
-    if not _is_text(append):
-        return "`append` is blank" if isinstance(append, str) else "`append` is no text"
-    if len(append) > APPEND_LIMIT:
-        return f"`append` has {len(append)} characters, the limit is {APPEND_LIMIT}"
+    if fault := _file_fault(file) or _append_fault(append):
+        return fault
+    assert isinstance(file, str)
+    assert isinstance(append, str)
     return TopicAppend(file.strip(), append.replace("\r\n", "\n").strip())
 
 
-def _is_text(value: object) -> TypeGuard[str]:
-    return isinstance(value, str) and bool(value.strip())
+def _file_fault(value: object) -> str:
+    if not isinstance(value, str) or not _TOPIC_NAME.match(value.strip()):
+        return "`file` is no topic file's name"
+    if len(value.strip()) > TOPIC_NAME_LIMIT:
+        return f"`file` has over {TOPIC_NAME_LIMIT} characters"
+    return "`file` is a name that memoryd keeps for itself" if is_reserved(value.strip()) else ""
+
+
+def _append_fault(value: object) -> str:
+    if not isinstance(value, str):
+        return "`append` is missing" if value is None else "`append` is no text"
+    if not value.strip():
+        return "`append` is blank"
+    if value != storable(value):
+        return "`append` holds a character that no file can"
+    if len(value.strip()) > APPEND_LIMIT:
+        return f"`append` has {len(value.strip()):,} characters, the limit is {APPEND_LIMIT:,}"
+    return ""
 
 
 def _named(entry: object) -> str:

@@ -1,0 +1,16 @@
+"""Hypothesis profiles: `--hypothesis-profile NAME` or HYPOTHESIS_PROFILE choose how much is tried."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import HealthCheck, settings
+
+for name, examples in (("quick", 50), ("ci", 5_000), ("torture", 100_000)):
+    settings.register_profile(
+        name,
+        deadline=None,
+        max_examples=examples,
+        suppress_health_check=[HealthCheck.too_slow],
+    )
+settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
