@@ -20,6 +20,7 @@ from memoryd.errors import MemorydError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
     from types import ModuleType
 
     from memoryd.daemon.http import Request
@@ -37,9 +38,16 @@ FRAMES = 20
 
 STANDARD_STREAMS = 3
 
+FILE_LIMIT = 2_000_000
+OLD_FILES = 2
 
-def start(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
+
+def start(
+    stream: TextIO | None = None, *, file: Path | None = None, level: int = logging.INFO
+) -> None:
     """Write every line from `level` on to `stream` (stderr), foreign warnings of this process too.
+
+    With `file` they go there, at most `FILE_LIMIT` bytes in it and each of `OLD_FILES` older ones.
 
     structlog itself is loaded with the first line, not before the daemon is ready.
     """
@@ -47,7 +55,10 @@ def start(stream: TextIO | None = None, *, level: int = logging.INFO) -> None:
     for handler in root.handlers:
         if isinstance(handler, _QuietHandler):
             root.removeHandler(handler)
-    root.addHandler(_QuietHandler(sys.stderr if stream is None else stream))
+    if file is None:
+        root.addHandler(_QuietHandler(sys.stderr if stream is None else stream))
+    else:
+        root.addHandler(_quiet_file(file))
     logging.getLogger(NAME).setLevel(level)
 
 
@@ -114,6 +125,16 @@ def fill_standard_streams() -> None:
             os.fstat(number)
         except OSError:
             os.open(os.devnull, os.O_RDWR)
+
+
+def _quiet_file(path: Path) -> logging.Handler:
+    from logging.handlers import RotatingFileHandler  # noqa: PLC0415  only a daemon without supervisor
+
+    class QuietFile(_QuietHandler, RotatingFileHandler):
+        """A file that stays small."""
+
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return QuietFile(path, maxBytes=FILE_LIMIT, backupCount=OLD_FILES, encoding="utf-8")
 
 
 class _QuietHandler(logging.StreamHandler[TextIO]):

@@ -298,7 +298,7 @@ class Saver:
             session=reference(taken.session),
             message=mask(prompt.message(ask)),
             conversation=rendered,
-            deadline=settings.fork.deadline,
+            deadline=float(settings.fork.deadline),
         )
 
     async def _keep_reply(self, run: RunRecord, reply: ForkReply, memory: Memory) -> _Forked:

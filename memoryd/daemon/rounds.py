@@ -1,0 +1,88 @@
+"""Once a minute: what no event tells of.
+
+The socket's file may be deleted, a shim may have left an event in the spool, a login may have come. No
+other timer wakes an idle daemon.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import anyio
+from anyio import lowlevel, to_thread
+
+from memoryd.daemon import log
+from memoryd.errors import MemorydError
+from memoryd.protocol import Warned
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable
+
+    from memoryd.daemon.backlog import Backlog
+    from memoryd.daemon.instance import Instance
+    from memoryd.daemon.saver import Rooms
+    from memoryd.daemon.server import Server
+    from memoryd.daemon.spool import Spool
+
+ROUND = 60.0
+DAY = 86_400.0
+
+
+class Rounds:
+    """Goes round for as long as the daemon lives; begins with what waited for its start."""
+
+    def __init__(
+        self, rooms: Rooms, instance: Instance, server: Server, spool: Spool, backlog: Backlog
+    ) -> None:
+        self._rooms = rooms
+        self._instance = instance
+        self._server = server
+        self._spool = spool
+        self._backlog = backlog
+        self._pruned_at = 0.0
+        self._faults: dict[str, Warned] = {}
+
+    def warnings(self) -> list[Warned]:
+        """What the last round could not do."""
+        return list(self._faults.values())
+
+    async def run(self) -> None:
+        """Each step by itself: one that fails is told in `status`, the others go on."""
+        while True:
+            await self._step("spool_stuck", self._drain)
+            await self._step("retention", self._prune)
+            await anyio.sleep(ROUND)
+            await self._step("lock_lost", self._renew)
+            await self._step("socket_lost", self._mend)
+            await self._step("credentials", self._backlog.retry_credentials)
+
+    async def _step(self, code: str, step: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await step()
+        except MemorydError as error:
+            if code not in self._faults:
+                log.failure(code.replace("_", " "), error)
+            self._faults[code] = Warned(code=code, sentence=str(error), hint=error.hint)
+        else:
+            self._faults.pop(code, None)
+
+    async def _drain(self) -> None:
+        while (await self._spool.drain()).more:
+            await lowlevel.checkpoint()
+
+    async def _prune(self) -> None:
+        now, settings = self._rooms.clock.now(), self._rooms.config().settings
+        if now - self._pruned_at < DAY:
+            return
+        self._pruned_at = now
+        older, most = now - settings.retention_days * DAY, settings.max_state_mb * 1024 * 1024
+        await self._rooms.ledger.commit(
+            lambda ledger: ledger.prune(older_than=older, max_bytes=most)
+        )
+
+    async def _renew(self) -> None:
+        await to_thread.run_sync(self._instance.renew)
+
+    async def _mend(self) -> None:
+        if await self._server.mend():
+            log.warning("a deleted socket was made again")
