@@ -63,6 +63,8 @@ OWN_ENVIRONMENT = {
     "DISABLE_COMPACT": "1",
     "CLAUDE_CODE_DISABLE_REFUSAL_RETRY": "1",
     "CLAUDE_CODE_STARTUP_FAILURE_RESULTS": "1",
+    # A child that may be killed at any moment is no place to replace the program from.
+    "DISABLE_AUTOUPDATER": "1",
     # A belt beside CLOSING: a version that looks at all blocks must attach no file.
     "CLAUDE_CODE_DISABLE_FILE_MENTIONS": "1",
 }
@@ -90,7 +92,6 @@ _PROVIDER = frozenset(
 _SWITCHES = frozenset(
     {
         "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
-        "DISABLE_AUTOUPDATER",
         "DISABLE_ERROR_REPORTING",
         "DISABLE_TELEMETRY",
     }

@@ -187,6 +187,7 @@ async def test_the_environment_holds_nothing_of_a_session(stage: Stage) -> None:
         "CLAUDE_CODE_MAX_RETRIES",
         "CLAUDE_CODE_STARTUP_FAILURE_RESULTS",
         "CLAUDE_CODE_USE_BEDROCK",
+        "DISABLE_AUTOUPDATER",
         "DISABLE_COMPACT",
         "DISABLE_TELEMETRY",
         "HOME",
@@ -273,7 +274,6 @@ async def test_without_a_conversation_nothing_runs(stage: Stage, *, shrunk: bool
 
 
 async def test_the_outcome_ends_a_program_that_goes_on(stage: Stage) -> None:
-    stage.env["AWS_TAG"] = stage.tag
     retry = {"type": "system", "subtype": "api_retry", "error_status": 529, "retry_delay_ms": 1}
     stage.plan(retry, hangs=True)
     outcome = await stage.fork()
