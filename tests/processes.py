@@ -14,19 +14,19 @@ def new_tag() -> str:
     return uuid4().hex
 
 
-def alive(tag: str) -> list[str]:
+def alive(tag: str, name: str = TAG) -> list[str]:
     """Command lines of the processes whose environment holds `tag`."""
     return [
         (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
         for entry in Path("/proc").iterdir()
-        if entry.name.isdigit() and _holds(entry, f"{TAG}={tag}".encode())
+        if entry.name.isdigit() and _holds(entry, f"{name}={tag}".encode())
     ]
 
 
-async def none_alive(tag: str, *, within: float = 10.0) -> bool:
+async def none_alive(tag: str, *, name: str = TAG, within: float = 10.0) -> bool:
     """Whether all of them are gone before `within` seconds are over."""
     with anyio.move_on_after(within):
-        while await anyio.to_thread.run_sync(alive, tag):  # noqa: ASYNC110  the kernel sets no event
+        while await anyio.to_thread.run_sync(alive, tag, name):  # noqa: ASYNC110  the kernel sets no event
             await anyio.sleep(0.02)
         return True
     return False
