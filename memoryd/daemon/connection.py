@@ -40,6 +40,9 @@ and the peer has yet to close; it was told to end."""
 CHUNK = 64 * 1024
 """Bytes read at once."""
 
+AT_ONCE = 8
+"""Pieces of a client that sends without a pause, before others get their turn."""
+
 DISCARDED = 2 * BODY_LIMIT
 """Bytes read and thrown away after a refusal: a client that still sends would not see it else."""
 
@@ -87,18 +90,22 @@ class Connection:
         self._phase: Phase = "waiting"
         self._until = math.inf
         self._idle = False
-        self._at_once = False
+        self._at_once = 0
         self._deaf = False
         self._finishing = False
-        self._gone = anyio.Event()
-        self._awaited = False
+        self._gone = False
+        self._on_gone: anyio.Event | None = None
         self._ahead: MemoryObjectReceiveStream[bytes] | None = None
         self._ahead_in: MemoryObjectSendStream[bytes] | None = None
 
-    @property
-    def droppable(self) -> bool:
-        """No complete request is here, and none has arrived unread."""
-        return self._idle
+    def may_be_dropped(self) -> bool:
+        """No complete request is here, and nothing has arrived unread."""
+        if not self._idle:
+            return False
+        try:
+            return not self._socket.recv(1, socket.MSG_PEEK)
+        except OSError:
+            return True
 
     async def serve(self) -> None:
         """Until the peer closes, a limit is over or it is dropped; closes the socket."""
@@ -124,10 +131,13 @@ class Connection:
             self.drop()
 
     async def gone(self) -> None:
-        self._awaited = True
+        if self._gone:
+            return
+        if self._on_gone is None:
+            self._on_gone = anyio.Event()
         if self._phase == "busy":
             self._read_ahead()
-        await self._gone.wait()
+        await self._on_gone.wait()
 
     async def _serve_all(self) -> None:
         while not self._exchange.over:
@@ -142,11 +152,11 @@ class Connection:
             self._phase = "busy"
             if self._scope.deadline != math.inf:
                 self._scope.deadline = math.inf
-            if self._awaited:
+            if self._on_gone is not None:
                 self._read_ahead()
             failed = await self._dispatcher.contained(self._handle(request), request)
             if failed is not None:
-                if not self._exchange.can_answer:
+                if not self._exchange.owed:
                     return
                 await self._send(self._exchange.answer(failed, last=self._finishing))
         await self._leave()
@@ -217,11 +227,12 @@ class Connection:
     async def _receive(self) -> bytes:
         """What came next; empty where the peer is gone."""
         if self._ahead is None and (data := self._take()) is not None:
-            if self._at_once:
+            self._at_once += 1
+            if self._at_once > AT_ONCE:
+                self._at_once = 0
                 await self._others_first()
-            self._at_once = True
             return data
-        self._at_once = False
+        self._at_once = 0
         silent = self._phase == "waiting"
         if silent and self._finishing:
             return b""
@@ -261,8 +272,13 @@ class Connection:
         except OSError:
             data = b""
         if not data:
-            self._gone.set()
+            self._say_gone()
         return data
+
+    def _say_gone(self) -> None:
+        self._gone = True
+        if self._on_gone is not None:
+            self._on_gone.set()
 
     async def _send(self, data: bytes) -> None:
         """All of `data`; a peer that no longer listens is no fault: its requests are still due."""
@@ -307,9 +323,9 @@ class Connection:
 
     def _close(self) -> None:
         self._phase = "dropped"
-        self._gone.set()
-        for end in (self._ahead_in, self._ahead):
-            if end is not None:
-                end.close()
-        anyio.notify_closing(self._socket)
+        self._say_gone()
+        if self._ahead is not None and self._ahead_in is not None:
+            self._ahead.close()
+            self._ahead_in.close()
+            anyio.notify_closing(self._socket)
         self._socket.close()

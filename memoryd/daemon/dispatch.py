@@ -7,6 +7,7 @@ of what a handler does; the app gives it the handlers by message type.
 from __future__ import annotations
 
 import re
+from binascii import unhexlify
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -47,7 +48,7 @@ QUERY_LIMIT = 32
 """Fields of a query."""
 
 _BAD_JSON = (msgspec.DecodeError, RecursionError)
-_PATH = re.compile(r"/v(\d{1,4})/([^/]*)\Z")
+_GENERATION = re.compile(r"/v(\d{1,4})/")
 _EVENT_ID = re.compile(r"[0-9a-f]{8,64}\Z")
 
 
@@ -89,7 +90,9 @@ class Dispatcher:
     def __init__(self, handlers: Mapping[type[Message], Handler]) -> None:
         self._encoder = msgspec.json.Encoder()
         self._routes = {
-            (method, name): _Route(kind, handlers[kind], msgspec.json.Decoder(kind))
+            (method, f"/v{GENERATION}/{name}"): _Route(
+                kind, handlers[kind], msgspec.json.Decoder(kind)
+            )
             for (method, name), kind in ROUTES.items()
             if kind in handlers
         }
@@ -135,13 +138,11 @@ class Dispatcher:
 
     def _route(self, request: Request) -> _Route | Answer:
         path = request.target.partition("?")[0]
-        found = _PATH.match(path)
-        name = found[2] if found and int(found[1]) == GENERATION else ""
-        if route := self._routes.get((request.method, name)):
+        if route := self._routes.get((request.method, path)):
             return route
-        if found and int(found[1]) != GENERATION:
+        if (found := _GENERATION.match(path)) and int(found[1]) != GENERATION:
             return self.refusal(_other_generation(int(found[1])))
-        if allowed := [method for method, known in self._routes if known == name]:
+        if allowed := [method for method, known in self._routes if known == path]:
             return self._problem(
                 HTTPStatus.METHOD_NOT_ALLOWED,
                 "wrong_method",
@@ -156,7 +157,7 @@ class Dispatcher:
         # Only a client in error pays for this import.
         from difflib import get_close_matches  # noqa: PLC0415
 
-        routes = {f"/v{GENERATION}/{name}": method for method, name in self._routes}
+        routes = {known: method for method, known in self._routes}
         near = get_close_matches(path, routes, n=3) or list(routes)
         shown = ", ".join(f"{routes[route]} {route}" for route in near)
         return f"no route {method} {path}; there is {shown}"
@@ -240,7 +241,7 @@ def _code(error: MemorydError) -> str:
 def _text(value: bytes) -> str:
     """Hex of UTF-8 without NUL; a path in another encoding could not be stored."""
     try:
-        text = bytes.fromhex(value.decode()).decode()
+        text = unhexlify(value).decode()
     except ValueError:
         return ""
     return "" if "\0" in text else text

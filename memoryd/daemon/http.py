@@ -35,7 +35,6 @@ _IDENTITY = [
     (VERSION_HEADER.encode(), __version__.encode()),
     (GENERATION_HEADER.encode(), str(GENERATION).encode()),
 ]
-_CLOSE = (b"connection", b"close")
 _END = h11.EndOfMessage()
 
 Header = tuple[bytes, bytes]
@@ -73,28 +72,20 @@ class Exchange:
     """
 
     def __init__(self) -> None:
-        self._http = h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_LIMIT)
+        self._http = _new()
         self._head: h11.Request | None = None
+        self._headers: list[Header] = []
         self._body = bytearray()
-        self._bodiless = False
+        self.owed = False
+        """A request waits for the first byte of its answer."""
+        self.over = False
+        """No further request can come: the client or the last answer said so."""
         self.unread = False
 
     @property
     def begun(self) -> bool:
         """Something of the next request is here."""
         return self._head is not None or bool(self._http.trailing_data[0])
-
-    @property
-    def over(self) -> bool:
-        """No further request can come: the client or the last answer said so."""
-        return self._http.our_state not in (h11.IDLE, h11.DONE) or (
-            self._http.their_state not in (h11.IDLE, h11.DONE)
-        )
-
-    @property
-    def can_answer(self) -> bool:
-        """Nothing of the answer to the current request is out yet."""
-        return self._http.our_state is h11.SEND_RESPONSE
 
     @property
     def wants_continue(self) -> bool:
@@ -110,8 +101,6 @@ class Exchange:
         None too after `PIECES` of a body in chunks, `unread` being true then: call it again, and let
         others have their turn before.
         """
-        if self._http.our_state is h11.DONE:
-            self._http.start_next_cycle()
         self.unread = False
         for _ in range(PIECES):
             try:
@@ -136,19 +125,27 @@ class Exchange:
 
     def answer(self, answer: Answer, *, last: bool = False) -> bytes:
         """The bytes of `answer`; with `last` it says that the connection ends."""
-        headers = [*_IDENTITY, *([_CLOSE] if last else ())]
+        # h11 takes half as long to write as to read, and there is nothing to decide here.
+        head = _HEADS.get(answer.status) or _head(answer.status)
+        bodiless = self._head is not None and self._head.method == b"HEAD"
+        self._head, self.owed = None, False
+        self.over = last or self._http.their_state is not h11.DONE
         if answer.allow:
-            headers.append((b"allow", answer.allow.encode()))
-        if answer.status != HTTPStatus.NO_CONTENT:
-            headers.append((b"content-type", answer.content_type.encode()))
-            headers.append((b"content-length", b"%d" % len(answer.body)))
-        http = self._http
-        head = http.send(h11.Response(status_code=answer.status, headers=headers))
-        body = http.send(h11.Data(data=answer.body)) if answer.body and not self._bodiless else b""
-        return head + body + http.send(_END)
+            head += b"allow: %s\r\n" % answer.allow.encode()
+        if self.over:
+            head += b"connection: close\r\n"
+        else:
+            self._renew()
+        if answer.status == HTTPStatus.NO_CONTENT:
+            return head + b"\r\n"
+        head += b"content-type: %s\r\n" % answer.content_type.encode()
+        body = b"" if bodiless else answer.body
+        return b"%scontent-length: %d\r\n\r\n%s" % (head, len(answer.body), body)
 
     def begin_stream(self, content_type: str) -> bytes:
         """The head of an answer whose length nobody knows."""
+        self.owed = False
+        self._head = None
         headers = [*_IDENTITY, (b"content-type", content_type.encode())]
         return self._http.send(h11.Response(status_code=HTTPStatus.OK, headers=headers))
 
@@ -156,17 +153,30 @@ class Exchange:
         return self._http.send(h11.Data(data=data))
 
     def end_stream(self) -> bytes:
-        return self._http.send(_END)
+        data = self._http.send(_END)
+        self.over = h11.MUST_CLOSE in (self._http.our_state, self._http.their_state)
+        if not self.over:
+            self._renew()
+        return data
+
+    def _renew(self) -> None:
+        """For the next request; what came of it is kept."""
+        left, _ = self._http.trailing_data
+        self._http = _new()
+        if left:
+            self._http.receive_data(left)
 
     def _begin(self, head: h11.Request) -> None:
-        size = len(head.target) + sum(len(name) + len(value) + 4 for name, value in head.headers)
-        if size > HEADER_LIMIT:
-            raise _head_too_long()
-        for name, value in head.headers:
+        # Once: h11 makes each pair anew whenever it is asked.
+        headers = list(head.headers)
+        size = len(head.target)
+        for name, value in headers:
+            size += len(name) + len(value) + 4
             if name == b"content-length" and int(value) > BODY_LIMIT:
                 raise _body_too_long()
-        self._head = head
-        self._bodiless = head.method == b"HEAD"
+        if size > HEADER_LIMIT:
+            raise _head_too_long()
+        self._head, self._headers = head, headers
 
     def _add(self, data: bytes) -> None:
         if len(self._body) + len(data) > BODY_LIMIT:
@@ -174,11 +184,23 @@ class Exchange:
         self._body += data
 
     def _whole(self) -> Request:
-        head, self._head = self._head, None
+        head = self._head
         assert head is not None
+        self.owed = True
         body, self._body = bytes(self._body), bytearray()
         # h11 lets visible ASCII alone through in both.
-        return Request(head.method.decode(), head.target.decode(), list(head.headers), body)
+        return Request(head.method.decode(), head.target.decode(), self._headers, body)
+
+
+def _new() -> h11.Connection:
+    return h11.Connection(h11.SERVER, max_incomplete_event_size=HEADER_LIMIT)
+
+
+def _head(status: int) -> bytes:
+    """The status line and the headers of every answer."""
+    lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
+    lines += [b"%s: %s" % pair for pair in _IDENTITY]
+    return b"\r\n".join([*lines, b""])
 
 
 def _refusal(error: h11.RemoteProtocolError) -> RequestError:
@@ -196,3 +218,8 @@ def _head_too_long() -> RequestError:
 def _body_too_long() -> RequestError:
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     return RequestError(status, "body_too_long", f"the body is longer than {BODY_LIMIT} bytes")
+
+
+_HEADS: dict[int, bytes] = {
+    status: _head(status) for status in (HTTPStatus.OK, HTTPStatus.NO_CONTENT)
+}

@@ -8,7 +8,6 @@ from __future__ import annotations
 import errno
 import resource
 from contextlib import closing, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import anyio
@@ -153,7 +152,7 @@ class Server:
                 # Those accepted just now read first: what they brought may be a whole request.
                 await checkpoint()
             while len(self._open) >= self._slots:
-                if oldest := next((each for each in self._open if each.droppable), None):
+                if oldest := next((each for each in self._open if each.may_be_dropped()), None):
                     oldest.drop()
                 await self._changed.wait()
         except BaseException:
@@ -163,7 +162,8 @@ class Server:
             self._waiting_for_slots -= 1
         connection = Connection(sock, peer, self._dispatcher, self._limits, self)
         self._open[connection] = None
-        self.spawn(partial(self._serve, connection))
+        assert self._tasks is not None
+        self._tasks.start_soon(self._serve, connection, name="connection")
 
     async def _serve(self, connection: Connection) -> None:
         try:

@@ -234,6 +234,16 @@ async def test_a_client_that_never_pauses_has_its_limit_too(path: Path, desk: De
         assert (await client.answer()).status == 408
 
 
+async def test_only_a_connection_with_nothing_unread_may_be_dropped(path: Path, desk: Desk) -> None:
+    async with serving(path, desk.handlers) as server, await Client.connect(path) as client:
+        await settle()
+        (connection,) = server._open
+        assert connection.may_be_dropped()
+        await client.send(event())
+        assert not connection.may_be_dropped()
+        assert (await client.answer()).status == 204
+
+
 async def test_a_held_answer_has_no_limit(path: Path, desk: Desk) -> None:
     async with connected(path, desk) as client:
         await client.send(request("/v1/save", b"{}"))

@@ -117,6 +117,29 @@ def test_the_connection_ends_where_either_side_says_so(header: dict[str, str]) -
     assert exchange.over
 
 
+def test_a_client_of_http_1_0_is_answered_and_left() -> None:
+    exchange = Exchange()
+    exchange.receive(b"POST /v1/save HTTP/1.0\r\ncontent-length: 2\r\n\r\n{}")
+    exchange.next_request()
+    head, data, _ = seen_by_client(exchange.answer(Answer(200, b"{}")))
+    assert isinstance(head, h11.Response)
+    assert (b"connection", b"close") in list(head.headers)
+    assert isinstance(data, h11.Data)
+    assert exchange.over
+
+
+@pytest.mark.parametrize("status", [200, 204, 400, 404, 405, 408, 409, 413, 431, 500])
+def test_every_answer_is_what_h11_reads(status: int) -> None:
+    exchange = Exchange()
+    exchange.receive(request())
+    exchange.next_request()
+    answer = Answer(status, b"" if status == 204 else b"{}", "text/plain", "GET, POST")
+    head = seen_by_client(exchange.answer(answer))[0]
+    assert isinstance(head, h11.Response)
+    assert head.status_code == status
+    assert (b"allow", b"GET, POST") in list(head.headers)
+
+
 def test_a_head_request_gets_no_body() -> None:
     exchange = Exchange()
     exchange.receive(request(method="HEAD"))
@@ -130,7 +153,6 @@ def test_a_stream_has_no_length() -> None:
     exchange.receive(request("/v1/follow", method="GET"))
     exchange.next_request()
     data = exchange.begin_stream(JSON_LINES)
-    assert not exchange.can_answer
     data += exchange.stream(b'{"a":1}\n') + exchange.stream(b'{"b":2}\n') + exchange.end_stream()
     events = seen_by_client(data)
     assert [bytes(each.data) for each in events if isinstance(each, h11.Data)] == [
