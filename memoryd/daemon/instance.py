@@ -77,15 +77,13 @@ class Instance:
             lock.close()
 
     def _introduce(self) -> None:
-        file = self._state / HOLDER
         if _read_holder(self._state) == _ourselves():
             return
-        beside = file.with_name(f"{HOLDER}.new")
-        try:
+        beside = self._state / f"{HOLDER}.new"
+        # A full disk stops no start: the kernel knows the holder too.
+        with suppress(OSError):
             beside.write_text(_ourselves())
-            beside.replace(file)
-        except OSError as error:
-            raise StorageError(file, "write", error.strerror or str(error)) from error
+            beside.replace(self._state / HOLDER)
 
 
 class Lock:

@@ -99,6 +99,18 @@ def test_the_file_that_names_the_holder_decides_nothing(folder: Path, text: byte
     assert not (folder / "state" / HOLDER).exists()
 
 
+def test_a_full_disk_stops_no_start(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(_self: Path, _text: str) -> int:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with (
+        hold(folder / "state", folder / "memory"),
+        pytest.raises(AlreadyRunningError, match=f"pid {os.getpid()}"),
+    ):
+        hold(folder / "state", folder / "memory")
+
+
 def test_a_deleted_directory_is_locked_again(folder: Path) -> None:
     state, memory = folder / "state", folder / "memory"
     with hold(state, memory) as held:
