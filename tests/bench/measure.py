@@ -1,0 +1,109 @@
+"""Timing for the benchmarks: interleaved pairs, medians, a line per figure with its reference.
+
+Only ratios travel between machines, and only within one run: ours and the reference take turns, and
+the figure is the median over the pairs.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+T = TypeVar("T")
+
+PAIRS = 40
+"""Fewest pairs of a figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs(Generic[T]):
+    """What each side gave, turn by turn."""
+
+    ours: tuple[T, ...]
+    reference: tuple[T, ...]
+
+    def of(self, value: Callable[[T], float]) -> Comparison:
+        return Comparison(tuple(map(value, self.ours)), tuple(map(value, self.reference)))
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """One number per turn and side."""
+
+    ours: tuple[float, ...]
+    reference: tuple[float, ...]
+
+    @property
+    def ratio(self) -> float:
+        """The median of the pairs' ratios."""
+        return median(
+            ours / reference for ours, reference in zip(self.ours, self.reference, strict=True)
+        )
+
+
+def interleaved(
+    ours: Callable[[], T], reference: Callable[[], T], *, pairs: int = PAIRS
+) -> Pairs[T]:
+    """Both, `pairs` times, in turn; who begins changes with each pair."""
+    found: tuple[list[T], list[T]] = ([], [])
+    for number in range(pairs):
+        for side in (0, 1) if number % 2 else (1, 0):
+            found[side].append((ours, reference)[side]())
+    return Pairs(tuple(found[0]), tuple(found[1]))
+
+
+def seconds(work: Callable[[], object]) -> float:
+    """How long `work` takes."""
+    started = time.perf_counter()
+    work()
+    return time.perf_counter() - started
+
+
+def quantile(values: Sequence[float], share: float) -> float:
+    """The value below which `share` of them lie: 0.5 the middle, 0.99 the slow end."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+@contextmanager
+def no_collection() -> Iterator[None]:
+    """Without the garbage collector of the measuring process itself."""
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def show_ratio(
+    figure: str, what: str, found: Comparison, *, goal: float, against: str, unit: str = "ms"
+) -> bool:
+    """Print the figure beside its reference; True where the goal is met."""
+    scale = {"ms": 1e3, "µs": 1e6, "MB": 1e-6, "": 1.0}[unit]
+    ours, reference = (f"{median(side) * scale:.4g}" for side in (found.ours, found.reference))
+    value = f"{found.ratio:.2f} x"
+    detail = f"{ours} {unit} against {reference} {unit} of {against}, {len(found.ours)} pairs"
+    return _show(figure, what, value, f"≤ {goal:g}", detail, met=found.ratio <= goal)
+
+
+def show_value(
+    figure: str, what: str, value: float, *, goal: float, unit: str, detail: str
+) -> bool:
+    """Print a figure that has no reference of its own; True where the goal is met."""
+    return _show(figure, what, f"{value:.3g} {unit}", f"≤ {goal:g}", detail, met=value <= goal)
+
+
+def _show(figure: str, what: str, value: str, goal: str, detail: str, *, met: bool) -> bool:
+    verdict = "met" if met else "MISSED"
+    sys.stdout.write(f"{figure:4} {what:44} {value:>10}  goal {goal:7} {verdict:6}  {detail}\n")
+    sys.stdout.flush()
+    return met
