@@ -72,7 +72,7 @@ class Stream(msgspec.Struct, frozen=True):
 
 
 Handler = Callable[[Any, Caller], Awaitable[Message | RawAnswer | Stream | None]]
-"""Takes a message of its type; None is answered with 204 and no body.
+"""Takes a message of its type; None is answered with an empty body.
 
 A RequestError becomes its own status, any other MemorydError 500, both with sentence and hint.
 """
@@ -168,7 +168,7 @@ class Dispatcher:
         if isinstance(reply, Message):
             return Answer(HTTPStatus.OK, self._encoder.encode(reply))
         if reply is None or not reply.body:
-            return Answer(HTTPStatus.NO_CONTENT)
+            return Answer(HTTPStatus.OK)
         return Answer(HTTPStatus.OK, reply.body, reply.content_type)
 
     def _problem(

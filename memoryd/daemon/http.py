@@ -53,7 +53,11 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True):
-    """A whole answer; `allow` is the value of that header, or empty."""
+    """A whole answer; `allow` is the value of that header, or empty.
+
+    One without a body has the status 200 too, not 204: that one may not say its length, and a shim
+    reads up to a length.
+    """
 
     status: int
     body: bytes = b""
@@ -136,9 +140,8 @@ class Exchange:
             head += b"connection: close\r\n"
         else:
             self._renew()
-        if answer.status == HTTPStatus.NO_CONTENT:
-            return head + b"\r\n"
-        head += b"content-type: %s\r\n" % answer.content_type.encode()
+        if answer.body:
+            head += b"content-type: %s\r\n" % answer.content_type.encode()
         body = b"" if bodiless else answer.body
         return b"%scontent-length: %d\r\n\r\n%s" % (head, len(answer.body), body)
 
@@ -220,6 +223,4 @@ def _body_too_long() -> RequestError:
     return RequestError(status, "body_too_long", f"the body is longer than {BODY_LIMIT} bytes")
 
 
-_HEADS: dict[int, bytes] = {
-    status: _head(status) for status in (HTTPStatus.OK, HTTPStatus.NO_CONTENT)
-}
+_HEADS: dict[int, bytes] = {HTTPStatus.OK: _head(HTTPStatus.OK)}

@@ -111,9 +111,9 @@ async def test_when_the_slots_are_full_the_oldest_idle_connection_gives_way(
         await desk.came.wait()
         await settle()
         clients.append(await Client.connect(path))
-        assert (await clients[3].ask(event(session="new"))).status == 204
+        assert (await clients[3].ask(event(session="new"))).status == 200
         assert await clients[1].ended()
-        assert (await clients[2].ask(event(session="kept"))).status == 204
+        assert (await clients[2].ask(event(session="kept"))).status == 200
         desk.let_go.set()
         assert (await clients[0].answer()).status == 200
         assert len(server._open) == 3
@@ -133,7 +133,7 @@ async def test_a_request_waits_while_all_slots_are_busy(path: Path, desk: Desk) 
         await settle(100)
         assert not desk.got
         desk.let_go.set()
-        assert (await clients[2].answer()).status == 204
+        assert (await clients[2].answer()).status == 200
         await close_all(clients)
 
 
@@ -156,7 +156,7 @@ async def test_a_thousand_idle_connections_stop_nobody(path: Path, desk: Desk) -
                 if number % 2:
                     idle.send(b"POST /v1/tu")
             async with await Client.connect(path) as client:
-                assert (await client.ask(event(session="good"))).status == 204
+                assert (await client.ask(event(session="good"))).status == 200
             assert len(server._open) <= 512
     assert desk.got == ["good"]
 
@@ -179,7 +179,7 @@ async def test_an_accept_without_room_is_tried_again(
         for _ in range(4):
             await settle()
             advance(0.1)
-        assert (await client.answer()).status == 204
+        assert (await client.answer()).status == 200
 
 
 async def test_another_fault_of_the_accept_ends_the_server(
@@ -219,7 +219,7 @@ async def test_a_stop_serves_what_has_come_and_then_ends(path: Path, desk: Desk)
         server.stop()
         assert await idle.ended()
         assert not exists(path)
-        assert (await queued.answer()).status == 204
+        assert (await queued.answer()).status == 200
         assert await queued.ended()
         desk.let_go.set()
         got = await busy.answer()
@@ -286,10 +286,10 @@ async def test_a_deleted_socket_is_bound_again(path: Path, desk: Desk, what: str
             await Client.connect(path)
         assert await server.mend() == 1
         after = await Client.connect(path)
-        assert (await after.ask(event(session="after"))).status == 204
-        assert (await before.ask(event(session="before"))).status == 204
+        assert (await after.ask(event(session="after"))).status == 200
+        assert (await before.ask(event(session="before"))).status == 200
         assert await server.mend() == 0
-        assert (await after.ask(event(session="again"))).status == 204
+        assert (await after.ask(event(session="again"))).status == 200
         await close_all([before, after])
     assert desk.got == ["after", "before", "again"]
     assert not exists(path)
