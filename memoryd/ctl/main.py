@@ -1,0 +1,104 @@
+"""`memoryctl`: from what was typed to an exit code.
+
+Owns the exit codes and how a failure is told: one sentence and a command, never a traceback. Imports
+what a command needs only when it is typed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from memoryd.ctl import parser
+from memoryd.errors import MemorydError, NotRunningError
+
+if TYPE_CHECKING:
+    from argparse import Namespace
+    from collections.abc import Callable
+
+    from memoryd.ctl.shell import Shell
+
+FINE, SAID_NO, NOT_RUNNING, OTHER_GENERATION = 0, 1, 3, 4
+"""Exit codes; 2 is argparse's for what can't be understood."""
+
+INTERRUPTED = 130
+"""What shells give a command that Ctrl-C ended."""
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    try:
+        return _main(sys.argv[1:] if arguments is None else arguments)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _reader_gone()
+
+
+def _main(arguments: list[str]) -> int:
+    typed = parser.parse(arguments)
+    from memoryd.ctl.shell import Shell  # noqa: PLC0415  a help page needs none
+
+    shell = Shell.of_process()
+    code = attempt(_function(typed.run), typed, shell)
+    shell.out.flush()
+    return code
+
+
+def attempt(run: Callable[[Namespace, Shell], int], typed: Namespace, shell: Shell) -> int:
+    """The command's exit code; a failure is told on stderr."""
+    try:
+        return run(typed, shell)
+    except MemorydError as error:
+        shell.complain(str(error), error.hint)
+        return _code(error)
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        where = f"{error.filename}: " if error.filename else ""
+        shell.complain(f"{where}{error.strerror or error}")
+        return SAID_NO
+    except Exception as error:  # noqa: BLE001  a person can do nothing with a traceback
+        shell.complain(f"memoryctl failed on this: {_place(error)}")
+        return SAID_NO
+
+
+def _function(named: str) -> Callable[[Namespace, Shell], int]:
+    from importlib import import_module  # noqa: PLC0415  a help page needs none
+
+    module, _, name = named.partition(":")
+    found: Callable[[Namespace, Shell], int] = getattr(import_module(module), name)
+    return found
+
+
+def _code(error: MemorydError) -> int:
+    if isinstance(error, NotRunningError):
+        return NOT_RUNNING
+    from memoryd.ctl.client import GenerationError  # noqa: PLC0415  it raised this one, if any did
+
+    return OTHER_GENERATION if isinstance(error, GenerationError) else SAID_NO
+
+
+def _reader_gone() -> int:
+    """`memoryctl log | head`: what is left goes nowhere, also at the interpreter's end."""
+    with suppress(OSError, ValueError):
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, sys.stdout.fileno())
+    return FINE
+
+
+def _place(error: Exception) -> str:
+    """Type and innermost place: what a report of a fault needs, without what a person wrote."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    if trace is None:
+        return type(error).__name__
+    file = os.path.basename(trace.tb_frame.f_code.co_filename)  # noqa: PTH119  no import for it
+    return f"{type(error).__name__} in {file} line {trace.tb_lineno}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

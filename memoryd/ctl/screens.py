@@ -1,0 +1,372 @@
+"""What memoryctl shows of the daemon's answers: status, log, a run.
+
+Owns which facts are shown and what is worth a warning. Knows neither a terminal nor a socket.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from memoryd import __version__
+from memoryd.core.memory.document import HARD_CHARACTERS, HARD_LINES, SOFT_CHARACTERS, SOFT_LINES
+from memoryd.core.memory.report import FRONT
+from memoryd.core.text import plural
+from memoryd.ctl.render import Column, Fields, Gap, Say, Span, Table, line, status_line
+from memoryd.ctl.words import FOREVER, age, clock, number, short, tilde
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from memoryd.ctl.render import Element, Line, Tone
+    from memoryd.protocol import BackendStatus, OpRecord, ProjectStatus, RunRecord, Status, Usage
+
+COMPACT_FROM = 6
+"""Projects from which on those with nothing to say get one row each."""
+
+SHORT_ID = 8
+"""Characters of a session's id, as the log shows them."""
+
+
+class View(NamedTuple):
+    """From where it is looked at: Unix seconds now, the person's home, and how closely."""
+
+    now: float
+    home: str
+    verbose: bool = False
+    compact: bool = False
+    """Many projects may be shortened: somebody has to read it."""
+
+
+class Trouble(NamedTuple):
+    """What is wrong, and the command that mends it (or empty)."""
+
+    sentence: str
+    hint: str = ""
+    tone: Tone = "bad"
+
+
+# ── status ─────────────────────────────────────────────────────────────────────────────────────────
+
+
+def status(found: Status, view: View) -> list[Element]:
+    """The daemon at a glance, what is wrong first."""
+    elements: list[Element] = [*_opening(found, view), Gap(), *_daemon(found, view)]
+    quiet = [each for each in found.projects[1:] if view.compact and _is_quiet(each)]
+    if len(found.projects) < COMPACT_FROM or view.verbose:
+        quiet = []
+    for project in found.projects:
+        if project not in quiet:
+            elements += [Gap(), *_project(project, view)]
+    if quiet:
+        elements += [Gap(), _quiet(quiet, view)]
+    return elements
+
+
+def troubles(found: Status, now: float) -> list[Trouble]:
+    """All that is wrong, the worst first."""
+    return [
+        *(Trouble(each.sentence, each.hint) for each in found.warnings),
+        *_backend_troubles(found),
+        *(trouble for project in found.projects for trouble in _project_troubles(project, now)),
+        *_version_trouble(found.version),
+    ]
+
+
+def _opening(found: Status, view: View) -> Iterator[Element]:
+    wrong = troubles(found, view.now)
+    for trouble in wrong:
+        yield Say(line(trouble.sentence, trouble.tone))
+        if trouble.hint:
+            yield Say((Span("try: ", "faint"), Span(trouble.hint, "strong")), indent=1)
+    if not wrong:
+        yield Say((Span("memoryd works", "good"), Span(f"; {_work(found)}")))
+
+
+def _work(found: Status) -> str:
+    running = sum(project.running is not None for project in found.projects)
+    owed = sum(project.owed for project in found.projects)
+    if running:
+        behind = f", {plural(owed, 'turn')} owed behind" if owed else ""
+        return f"{plural(running, 'save')} running{behind}"
+    return f"{plural(owed, 'turn')} owed" if owed else "nothing is owed"
+
+
+def _backend_troubles(found: Status) -> Iterator[Trouble]:
+    if found.backends and not any(backend.works for backend in found.backends):
+        reasons = "; ".join(f"{each.name}: {each.reason}" for each in found.backends)
+        yield Trouble(f"no save can run, turns stay owed: {reasons}", "memoryctl config path")
+
+
+def _project_troubles(project: ProjectStatus, now: float) -> Iterator[Trouble]:
+    name = project.name
+    if project.failures:
+        count = f"{plural(project.failures, 'save')} failed in a row"
+        since = clock(project.failing_since, now)
+        sentence = f"{name}: {count} since {since}: {project.failure}"
+        yield Trouble(sentence, f"memoryctl save --project {name}")
+    elif project.failure:
+        yield Trouble(f"{name}: {project.failure}", f"memoryctl show --project {name}")
+    if project.loaded_lines < project.load_lines:
+        what = f"{project.loaded_lines} of {plural(project.load_lines, 'line')}"
+        yield Trouble(f"{name}: only {what} of the memory reached the last session", "", "warn")
+    if project.paused_until > now:
+        until = _until(project.paused_until, now)
+        yield Trouble(f"{name}: paused {until}", f"memoryctl resume --project {name}", "warn")
+    if project.off:
+        yield Trouble(f"{name}: memory is off", f"memoryctl on --project {name}", "warn")
+
+
+def _version_trouble(theirs: str) -> Iterator[Trouble]:
+    if theirs != __version__:
+        sentence = f"the daemon is version {theirs}, this memoryctl {__version__}"
+        yield Trouble(sentence, "memoryctl restart", "warn")
+
+
+def _daemon(found: Status, view: View) -> Iterator[Element]:
+    up = age(view.now - found.started_at)
+    facts = f"up {up}, pid {found.pid}, {plural(found.sessions, 'session')}"
+    yield Say((Span(f"memoryd {found.version}", "strong"), Span(f"  {facts}")))
+    rows = [("memory", line(tilde(found.memory_root, view.home)))]
+    if view.verbose:
+        rows.append(("socket", line(tilde(found.socket, view.home))))
+        rows.append(("protocol", line(f"generation {found.generation}")))
+    if found.spooled:
+        rows.append(("spool", line(f"{plural(found.spooled, 'event')} to be read", "warn")))
+    rows += ((each.name, _backend(each, view.now)) for each in found.backends)
+    yield Fields(tuple(rows))
+
+
+def _backend(backend: BackendStatus, now: float) -> Line:
+    if not backend.works:
+        return (Span("can't work: ", "warn"), Span(backend.reason))
+    if backend.held_until > now:
+        return line(f"asked to wait {_until(backend.held_until, now)}", "warn")
+    return line("works", "good")
+
+
+def _project(project: ProjectStatus, view: View) -> Iterator[Element]:
+    shown = status_line(project.status, clock(project.status_at, view.now))
+    yield Say((Span(project.name, "strong"), Span("  "), *(shown or line("no save yet", "faint"))))
+    if project.event:
+        yield Say(line(project.event, "faint"), indent=1)
+    yield Fields(tuple(_project_rows(project, view)))
+
+
+def _project_rows(project: ProjectStatus, view: View) -> Iterator[tuple[str, Line]]:
+    yield "file", _size(project)
+    if view.verbose:
+        yield "folder", line(tilde(project.directory, view.home))
+    if project.owed or project.running:
+        yield "saves", line(_saves(project), "" if project.running else "warn")
+    yield "today", line(_today(project))
+
+
+def _size(project: ProjectStatus) -> Line:
+    if not project.characters:
+        return line("no MEMORY.md yet", "faint")
+    lines = _against(project.lines, SOFT_LINES, HARD_LINES)
+    characters = _against(project.characters, SOFT_CHARACTERS, HARD_CHARACTERS)
+    return (lines, Span(" lines, "), characters, Span(" characters"))
+
+
+def _against(value: int, soft: int, hard: int) -> Span:
+    tone: Tone = "bad" if value >= hard else "warn" if value >= soft else ""
+    return Span(f"{number(value)} of {number(hard)}", tone)
+
+
+def _saves(project: ProjectStatus) -> str:
+    owed = f"{plural(project.owed, 'turn')} owed" if project.owed else ""
+    running = f"saving now ({project.running})" if project.running else ""
+    return ", ".join(part for part in (running, owed) if part)
+
+
+def _today(project: ProjectStatus) -> str:
+    used = project.tokens_today
+    if not (project.session_starts_today or _input(used) or used.output):
+        return "nothing"
+    starts = plural(project.session_starts_today, "session start")
+    if project.load_tokens:
+        starts += f" of about {short(project.load_tokens)} tokens"
+    return f"{starts}; saves: {_tokens(used)}"
+
+
+def _is_quiet(project: ProjectStatus) -> bool:
+    return not (
+        project.owed
+        or project.running
+        or project.failures
+        or project.failure
+        or project.paused_until
+        or project.off
+        or project.status.startswith("error")
+    )
+
+
+def _quiet(projects: list[ProjectStatus], view: View) -> Table:
+    columns = (Column("project"), Column("lines", right=True), Column("last save"))
+    rows = tuple(
+        (
+            line(each.name, "strong"),
+            line(number(each.lines)),
+            status_line(each.status, clock(each.status_at, view.now)),
+        )
+        for each in projects
+    )
+    return Table(columns, rows)
+
+
+# ── log ────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def log(runs: list[RunRecord], view: View) -> list[Element]:
+    """Runs as a table, in the order in which they come."""
+    if not runs:
+        return [Say(line("no save yet", "faint"))]
+    columns = (
+        Column("time"),
+        Column("project", gives=True),
+        Column("session"),
+        Column("state"),
+        Column("lines"),
+        Column("topics", gives=True),
+        Column("backend"),
+        Column("in", right=True),
+        Column("out", right=True),
+    )
+    rows = tuple(_log_row(run, view) for run in runs)
+    return [Table(columns, rows, tuple(map(_log_note, runs)), "event")]
+
+
+def _log_row(run: RunRecord, view: View) -> tuple[Line, ...]:
+    at = clock(run.ended_at or run.started_at or run.owed_at, view.now)
+    stems = [topic.removesuffix(".md") for topic in run.topics]
+    return (
+        line(at, "faint"),
+        line(run.project, "strong"),
+        line(run.session[:SHORT_ID]),
+        _state(run),
+        line(_signed(run), "good"),
+        line(", ".join(stems)),
+        line(run.backend),
+        line(short(_input(run.usage)) if run.backend else ""),
+        line(short(run.usage.output) if run.backend else ""),
+    )
+
+
+def _log_note(run: RunRecord) -> Line:
+    if run.state == "failed":
+        return line(run.failure or run.event, "bad")
+    return line(run.event.removeprefix(FRONT), "faint")
+
+
+def _state(run: RunRecord) -> Line:
+    tones: dict[str, Tone] = {"failed": "bad", "held": "warn", "done": "good", "skipped": "faint"}
+    words = "no change" if run.state == "no_change" else run.state
+    return line(words, tones.get(run.state, ""))
+
+
+def _signed(run: RunRecord) -> str:
+    """`+4 -2 ~1` of the status line's text."""
+    return " ".join(word for word in run.status.split(" ") if word[:1] in ("+", "-", "~"))
+
+
+# ── one run ────────────────────────────────────────────────────────────────────────────────────────
+
+
+def run(found: RunRecord, view: View) -> list[Element]:
+    """All of a run, then its ops with what became of each."""
+    title = (Span(f"run {found.id}", "strong"), Span("  "), *_state(found))
+    elements: list[Element] = [Say(title), Fields(tuple(_run_rows(found, view)))]
+    if found.event:
+        elements += [Gap(), Say(line(found.event))]
+    for op in found.ops:
+        elements += [Gap(), *_op(op)]
+    return elements
+
+
+def _run_rows(found: RunRecord, view: View) -> Iterator[tuple[str, Line]]:
+    yield "project", line(found.project)
+    yield "session", line(found.session)
+    if found.status:
+        at = clock(found.ended_at or found.started_at, view.now)
+        yield "status", status_line(found.status, at)
+    yield "reason", line(_REASONS[found.reason])
+    yield "times", line(_times(found, view.now))
+    if found.attempts:
+        yield "attempts", line(str(found.attempts))
+    if found.backend:
+        why = f", {found.backend_reason}" if found.backend_reason else ""
+        yield "backend", line(f"{found.backend}{why}")
+    if found.model:
+        yield "model", line(found.model)
+    yield "tokens", line(_tokens(found.usage))
+    if found.failure:
+        yield "failure", line(found.failure, "bad")
+    if found.merged:
+        yield "merged", line("over a concurrent edit", "warn")
+    if found.topics:
+        yield "topics", line(", ".join(found.topics))
+    yield "text", line(f"{found.before[:12] or 'none'} → {found.after[:12] or 'none'}")
+
+
+_REASONS = {
+    "answer": "a turn ended with an answer",
+    "interrupted": "a turn was interrupted",
+    "session_end": "the session ended",
+    "process_gone": "the session's process was gone",
+    "idle": "the session was silent",
+    "asked": "somebody asked",
+    "rearranged": "the file had to be put into its shape",
+}
+
+
+def _times(found: RunRecord, now: float) -> str:
+    steps = (
+        ("owed", found.owed_at),
+        ("started", found.started_at),
+        ("ended", found.ended_at),
+    )
+    times = [f"{word} {clock(at, now)}" for word, at in steps if at]
+    if found.started_at and found.ended_at:
+        times.append(f"took {age(found.ended_at - found.started_at)}")
+    return ", ".join(times)
+
+
+_OUTCOMES: dict[str, Tone] = {
+    "applied": "good",
+    "moved": "good",
+    "skipped": "warn",
+    "refused": "warn",
+    "dropped": "warn",
+    "duplicate": "faint",
+}
+
+
+def _op(op: OpRecord) -> Iterator[Element]:
+    reason = f": {op.reason}" if op.reason else ""
+    where = f" under {op.section}" if op.section else ""
+    yield Say((Span(op.outcome, _OUTCOMES[op.outcome]), Span(f"  {op.kind}{where}{reason}")))
+    texts: tuple[tuple[str, Line], ...] = (
+        ("old", line(op.line, "bad")),
+        ("new", line(op.text, "good")),
+        ("quote", line(op.because, "faint")),
+    )
+    shown = tuple((label, text) for label, text in texts if text[0].text)
+    if shown:
+        yield Fields(shown)
+
+
+def _input(usage: Usage) -> int:
+    return usage.input + usage.cache_read + usage.cache_write
+
+
+def _tokens(usage: Usage) -> str:
+    total = _input(usage)
+    if not total and not usage.output:
+        return "no tokens"
+    cached = f" ({short(usage.cache_read)} from the cache)" if usage.cache_read else ""
+    return f"{short(total)} tokens in{cached}, {short(usage.output)} out"
+
+
+def _until(at: float, now: float) -> str:
+    return "until resume" if at - now > FOREVER else f"until {clock(at, now)}"
