@@ -96,7 +96,8 @@ class Server:
         self._end(*self._retired)
         self._retired.clear()
         for index, listener in enumerate(self._listeners):
-            if not await to_thread.run_sync(listener.is_ours):
+            # A look at one name; a thread for it would wake an idle daemon thrice more.
+            if not listener.is_ours():
                 # The old one keeps its loop until the next call, for what had connected before.
                 self._retired.append(listener)
                 self._listeners[index] = await to_thread.run_sync(listener.rebound)

@@ -57,6 +57,10 @@ TORN_AFTER = 600.0
 """Seconds after which an unfinished file is one whose shim has died."""
 
 
+SETTLED = 2_000_000_000
+"""Nanoseconds after which a folder's time stamp tells a later change apart from the last one."""
+
+
 class Drained(msgspec.Struct, frozen=True):
     """What a call did: how many events were handled, which files were put aside, is there more."""
 
@@ -72,6 +76,7 @@ class Spool:
         self._directory = directory
         self._dispatcher = dispatcher
         self._failures: dict[str, int] = {}
+        self._empty_since: int | None = None
 
     def waiting(self) -> int:
         """Events that wait. Blocks: call it in a thread."""
@@ -88,6 +93,9 @@ class Spool:
         the call, so that none overtakes it; the third time it is put aside. Raises UnsafePathError
         where others can write in the folder, StorageError where it can't be read or changed.
         """
+        # The look that an idle daemon takes every minute wakes no thread.
+        if self._stamp() == self._empty_since:
+            return Drained()
         names = await to_thread.run_sync(self._oldest)
         handled, refused = 0, list[str]()
         for name in names[:PASS_LIMIT]:
@@ -118,9 +126,18 @@ class Spool:
             self._failures[name] = self._failures.get(name, 0) + 1
         return f"answered with {answer.status}" if answer.status >= HTTPStatus.BAD_REQUEST else ""
 
+    def _stamp(self) -> int:
+        """When the folder was last changed; 0 where there is none."""
+        try:
+            return self._directory.stat().st_mtime_ns
+        except OSError:
+            return 0
+
     def _oldest(self) -> list[str]:
         """Names in order, one more than a call handles where there are more."""
-        if not self._directory.exists():
+        stamp = self._stamp()
+        if not stamp:
+            self._empty_since = 0
             return []
         if fault := paths.private_dir_fault(self._directory):
             raise UnsafePathError(self._directory, fault, hint=f"chmod 700 '{self._directory}'")
@@ -132,6 +149,8 @@ class Spool:
         for name in names:
             if name.endswith(UNFINISHED):
                 self._sweep(name)
+        settled = time.time_ns() - stamp > SETTLED
+        self._empty_since = stamp if settled and set(names) <= {REFUSED} else None
         return nsmallest(PASS_LIMIT + 1, filter(NAME.match, names))
 
     def _request(self, name: str) -> Request | str:

@@ -223,9 +223,32 @@ async def test_a_spool_that_others_can_write_to_is_not_read(desk: Desk) -> None:
     assert not desk.got
 
 
+async def test_an_empty_folder_is_looked_at_without_a_thread_until_it_changes(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    os.utime(desk.folder, (time.time() - 60,) * 2)
+    assert await desk.spool.drain() == Drained()
+    with monkeypatch.context() as patched:
+        patched.setattr(Spool, "_oldest", None)
+        assert await desk.spool.drain() == Drained()
+    desk.leave(1)
+    assert await desk.spool.drain() == Drained(1)
+
+
+async def test_a_folder_that_changed_just_now_is_read_again(desk: Desk) -> None:
+    desk.leave(1)
+    assert await desk.spool.drain() == Drained(1)
+    before = desk.folder.stat()
+    assert await desk.spool.drain() == Drained()
+    desk.leave(2)
+    os.utime(desk.folder, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert await desk.spool.drain() == Drained(1)
+
+
 async def test_no_spool_is_an_empty_one(tmp_path: Path) -> None:
     spool = Spool(tmp_path / "none", Dispatcher({}))
-    assert await spool.drain() == Drained()
+    for _ in range(2):
+        assert await spool.drain() == Drained()
     assert spool.waiting() == 0
 
 
