@@ -121,6 +121,15 @@ class House:
         self.process.terminate()
         return self.process.wait(LIMIT)
 
+    @contextmanager
+    def bystander(self) -> Iterator[subprocess.Popen[bytes]]:
+        """A process that does nothing until it is killed: a client's, for its pid."""
+        with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
     def project(self, name: str = "api") -> Path:
         """A git repository."""
         path = self.home / "work" / name

@@ -139,7 +139,9 @@ class App:
         turn = TurnHandlers(
             settings, sessions, self.projects, self.backlog, loads, self.silence, state
         )
-        memory = MemoryHandlers(clock, ledger, self.projects, sessions, self.memories, self.backlog)
+        memory = MemoryHandlers(
+            clock, ledger, self.projects, sessions, self.memories, self.backlog, chooser
+        )
         admin = AdminHandlers(
             clock, ledger, self.projects, sessions, runs, overview, self.standing, self.stop
         )

@@ -172,7 +172,7 @@ class Backlog:
         """The run's record, its end stored."""
         match ending:
             case Outcome():
-                return ending.record
+                return msgspec.structs.replace(ending.record, ops=ending.ops)
             case Skipped():
                 work = partial(_skip, taken=taken, at=self._rooms.clock.now())
             case Later():

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.memories import Memories
     from memoryd.daemon.projects import Project, Projects
     from memoryd.daemon.sessions import Sessions
-    from memoryd.ports import Clock, LedgerThread
+    from memoryd.ports import Chooser, Clock, LedgerThread
     from memoryd.protocol import (
         Cancel,
         GetMemory,
@@ -39,7 +39,9 @@ class MemoryHandlers:
         sessions: Sessions,
         memories: Memories,
         backlog: Backlog,
+        chooser: Chooser,
     ) -> None:
+        self._chooser = chooser
         self._clock = clock
         self._ledger = ledger
         self._projects = projects
@@ -62,6 +64,7 @@ class MemoryHandlers:
         """Owed turns start at once, also those that wait between two tries."""
         project = await chosen(self._projects, message.project, message.cwd)
         waiting = self._backlog.waiting(project.name)
+        self._chooser.release()
         await self._backlog.hasten(project.name, message.session)
         if not waiting:
             return Done(sentence=f"{project.name}: nothing is owed")
@@ -86,6 +89,7 @@ class MemoryHandlers:
     async def resume(self, message: Resume, _: Caller) -> Done:
         """Saves start again."""
         name = await self._named(message.project, message.cwd)
+        self._chooser.release()
         self._backlog.resume(name)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, 0.0))
         return Done(sentence=f"{name or 'all projects'}: resumed")
