@@ -350,8 +350,20 @@ class Intent(msgspec.Struct, kw_only=True):
     notices: Notices = msgspec.field(default_factory=Notices)
 
 
+class FileVersion(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that a run wrote: the digests of its texts, empty where there was no file."""
+
+    name: str
+    before: str
+    after: str
+
+
 class Ledger(Protocol):
-    """The SQLite ledger, inside its thread: every method blocks and runs in one transaction."""
+    """The SQLite ledger, inside its thread: every method blocks and runs in one transaction.
+
+    `put_…` adds or replaces; lists are in the order in which their rows were first put, `runs` newest
+    first. What names a run (ops, reply, file version, intent) needs that run to be put before.
+    """
 
     def first_seen(self, event: str, at: float) -> bool: ...
     def session(self, id: str) -> SessionRow | None: ...  # noqa: A002
@@ -373,6 +385,7 @@ class Ledger(Protocol):
     def put_version(self, data: bytes) -> str: ...
     def version(self, digest: str) -> bytes | None: ...
     def put_file_version(self, run: str, name: str, before: str, after: str) -> None: ...
+    def file_versions(self, run: str) -> list[FileVersion]: ...
     def put_intent(self, intent: Intent) -> None: ...
     def close_intent(self, run: str) -> None: ...
     def intent(self, run: str) -> Intent | None: ...
@@ -390,7 +403,8 @@ class Ledger(Protocol):
     def usage_since(self, project: str, at: float) -> Usage: ...
     def count_start(self, project: str, at: float) -> None: ...
     def starts_since(self, project: str, at: float) -> int: ...
-    def prune(self, *, older_than: float, max_bytes: int) -> int: ...
+    def prune(self, *, older_than: float, max_bytes: int) -> int:
+        """Runs that went with their texts: those that ended before, then the oldest above the size."""
 
 
 class LedgerThread(Protocol):

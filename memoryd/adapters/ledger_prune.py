@@ -24,7 +24,7 @@ _FREE = """finished IS NOT NULL AND retired = 0
     AND id NOT IN (SELECT run FROM owed)
     AND rowid NOT IN (
         SELECT max(rowid) FROM runs
-        WHERE id IN (SELECT run FROM file_versions WHERE before <> after) GROUP BY project
+        WHERE id IN (SELECT run FROM file_versions) GROUP BY project
     )"""
 
 _OLD = (

@@ -91,7 +91,7 @@ class Rows:
             if free >= SHRINK_PAGES:
                 # execute() would take the first page alone.
                 self._connection.executescript("PRAGMA incremental_vacuum")
-            if free >= SHRINK_PAGES or log.stat().st_size > CHECKPOINT_BYTES:
+            if log.stat().st_size > CHECKPOINT_BYTES:
                 self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
         except (OSError, sqlite3.Error):
             return  # nothing is lost: the log holds it, and the next time may go better

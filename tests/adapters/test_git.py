@@ -20,6 +20,8 @@ from memoryd.core.project import Identity, Repository, Resolved, resolve
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from memoryd.ports import Repositories
+
 ENVIRONMENT = {
     "PATH": os.environ["PATH"],
     "HOME": "/nonexistent",
@@ -68,7 +70,7 @@ class Desk:
     """A person's machine: what was looked at, and what is known of it."""
 
     def __init__(self, home: Path) -> None:
-        self.files = GitFiles(home)
+        self.files: Repositories = GitFiles(home)
         self.known: dict[str, Identity] = {}
         self.worktrees: Literal["shared", "separate"] = "shared"
 

@@ -394,6 +394,7 @@ def test_the_files_are_for_their_owner_only(path: Path) -> None:
 
 def test_modes_that_were_widened_are_mended(path: Path) -> None:
     with Ledger.open(path).ledger as ledger:
+        ledger.put_owed(ledgers.owed())
         copy = ledgers.killed(ledger.path, path.parent.parent / "copy")
     for file in copy.parent.iterdir():
         file.chmod(0o644)

@@ -79,7 +79,7 @@ class Gate:
 class Callers:
     """Works of many tasks, and what each of them got."""
 
-    def __init__(self, thread: LedgerThread) -> None:
+    def __init__(self, thread: ports.LedgerThread) -> None:
         self.thread = thread
         self.got: dict[str, object] = {}
 
