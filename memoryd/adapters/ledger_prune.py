@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     import sqlite3
 
-BATCH = 32
-"""Runs that go at once when there is too little room."""
+LEAST = 16
+"""Runs that go at once when there is too little room; else half of the share that is too much."""
 
 SEEN_KEPT = 50_000
 """Ids of events that are remembered at most, to drop their doubles: about 5 MB."""
@@ -55,8 +55,11 @@ def prune(connection: sqlite3.Connection, older_than: float, max_bytes: int) -> 
         f"DELETE FROM runs WHERE ended_at < ? AND {_FREE}",  # noqa: S608  a constant
         (older_than,),
     ).rowcount
-    connection.execute(_UNUSED_VERSIONS)
-    while used(connection) > max_bytes and (taken := _take_oldest(connection)):
+    if gone:
+        connection.execute(_UNUSED_VERSIONS)
+    while (size := used(connection)) > max_bytes:
+        if not (taken := _take_oldest(connection, 0.5 * (1 - max_bytes / size))):
+            break
         gone += taken
         connection.execute(_UNUSED_VERSIONS)
     return gone
@@ -70,6 +73,10 @@ def used(connection: sqlite3.Connection) -> int:
     return int((pages - free) * size)
 
 
-def _take_oldest(connection: sqlite3.Connection) -> int:
-    oldest = f"SELECT id FROM runs WHERE {_FREE} ORDER BY finished LIMIT {BATCH}"  # noqa: S608
-    return connection.execute(f"DELETE FROM runs WHERE id IN ({oldest})").rowcount  # noqa: S608
+def _take_oldest(connection: sqlite3.Connection, share: float) -> int:
+    (runs,) = connection.execute("SELECT count(*) FROM runs").fetchone()
+    oldest = f"SELECT id FROM runs WHERE {_FREE} ORDER BY finished LIMIT ?"  # noqa: S608
+    return connection.execute(
+        f"DELETE FROM runs WHERE id IN ({oldest})",  # noqa: S608
+        (max(LEAST, int(runs * share)),),
+    ).rowcount
