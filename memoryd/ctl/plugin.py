@@ -70,11 +70,22 @@ def plugin_dir(env: Mapping[str, str]) -> Path:
     Raises UnsafePathError where the state directory is not private, StorageError where it can't be
     written to.
     """
-    state = paths.state_dir(env)
-    paths.require_private_dir(state)
+    places = places_for(env)
+    paths.require_private_dir(paths.state_dir(env))
     return render(
-        state / "plugin" / "claude_code",
-        interpreter=hook_interpreter(),
+        places.folder,
+        interpreter=places.python,
+        socket=places.socket,
+        spool=places.spool,
+    )
+
+
+def places_for(env: Mapping[str, str]) -> Places:
+    """Where the person's own plugin lies and what its hooks are told; raises UnsafePathError."""
+    state = paths.state_dir(env)
+    return Places(
+        python=hook_interpreter(),
+        folder=state / "plugin" / "claude_code",
         socket=paths.socket_path(env),
         spool=paths.spool_dir(state),
     )
@@ -99,6 +110,15 @@ def render(target: Path, *, interpreter: Path, socket: Path, spool: Path) -> Pat
     if any(changed) or not any(target.glob("__pycache__/shim.*.pyc")):
         _compile(interpreter, target / "shim.py")
     return target
+
+
+def shim_command(places: Places, route: str) -> list[str]:
+    """The words that start the shim for a route as the hooks start it: for a status line's entry."""
+    return [
+        *(str(places.python), "-I", "-S", "-B", "-c", BOOT),
+        *(str(places.folder), str(places.socket), str(places.spool)),
+        route,
+    ]
 
 
 def template() -> Path:

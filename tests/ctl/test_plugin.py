@@ -181,6 +181,12 @@ class TestPluginDir:
         spool = paths.spool_dir(paths.state_dir(env))
         assert arguments[5:8] == [str(folder), str(paths.socket_path(env)), str(spool)]
 
+    def test_a_status_line_starts_the_shim_as_the_hooks_do(self, tmp_path: Path) -> None:
+        env = {"HOME": str(tmp_path)}
+        hook = dict(hooks(plugin.plugin_dir(env)))["Stop"]
+        command = plugin.shim_command(plugin.places_for(env), "statusline")
+        assert command == [hook["command"], *hook["args"][:-1], "statusline"]
+
     def test_a_state_directory_open_to_others_is_refused(self, tmp_path: Path) -> None:
         env = {"HOME": str(tmp_path), "XDG_STATE_HOME": str(tmp_path)}
         (tmp_path / "memoryd").mkdir()
