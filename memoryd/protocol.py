@@ -386,7 +386,7 @@ class ProjectStatus(Message, kw_only=True):
 
 
 class Warned(Message, kw_only=True):
-    """Something that the person should know: a code of docs/reference/warnings.md and a sentence."""
+    """Something that the person should know: a code of docs/reference/errors.md and a sentence."""
 
     code: str
     sentence: str
@@ -404,6 +404,8 @@ class Status(Message, kw_only=True):
     memory_root: str
     sessions: int = 0
     spooled: int = 0
+    paused_until: float = 0.0
+    """Of a pause that holds for all projects; 0 where there is none."""
     backends: list[BackendStatus] = []
     projects: list[ProjectStatus] = []
     warnings: list[Warned] = []

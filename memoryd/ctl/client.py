@@ -22,7 +22,7 @@ from memoryd.errors import MemorydError, NotRunningError, UnsafePathError
 from memoryd.protocol import GENERATION, GENERATION_HEADER, ROUTES, Message, Problem
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Generator, Iterator, Mapping
 
 M = TypeVar("M", bound=Message)
 
@@ -107,19 +107,19 @@ class Client:
 
     def stream(
         self, method: str, target: str, body: bytes, headers: Mapping[str, str] | None = None
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes, None, None]:
         """The body of the answer in pieces as they come; its head within the time limit."""
         connection = self._connected()
         try:
             connection.request(method, target, body or None, dict(headers or {}))
-            response = connection.getresponse()
-            _require_ours(response)
-            if response.length is not None:
-                yield response.read()
-                return
-            connection.wait_for_ever()
-            while chunk := response.read1(_CHUNK):
-                yield chunk
+            with connection.getresponse() as response:
+                _require_ours(response)
+                if response.length is not None:
+                    yield response.read()
+                    return
+                connection.wait_for_ever()
+                while chunk := response.read1(_CHUNK):
+                    yield chunk
         except (OSError, http.client.HTTPException) as error:
             raise connection.broken(error, self._limit) from error
         finally:
@@ -154,11 +154,11 @@ class _UnixConnection(http.client.HTTPConnection):
             raise NotRunningError(path, fault)
         if fault := paths.private_dir_fault(path.parent):
             raise _hinted(path, f"its directory {fault}", f"chmod 700 '{path.parent}'")
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock = self._own = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._connect()
         except OSError as error:
-            self.sock.close()
+            self._own.close()
             fact = (
                 "nobody listens on its socket"
                 if isinstance(error, ConnectionRefusedError)
@@ -166,23 +166,23 @@ class _UnixConnection(http.client.HTTPConnection):
             )
             raise NotRunningError(path, fact) from error
         except BaseException:
-            self.sock.close()
+            self._own.close()
             raise
-        self.sock.settimeout(limit)
+        self._own.settimeout(limit)
 
     def _connect(self) -> None:
         # A socket with a timeout of Python's gets EAGAIN at once where the backlog is full.
         wait = struct.pack("ll", CONNECT_LIMIT, 0)
-        self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
-        self.sock.connect(os.fsencode(self.path))
-        uid, self.pid = _peer(self.sock)
+        self._own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, wait)
+        self._own.connect(os.fsencode(self.path))
+        uid, self.pid = _peer(self._own)
         if uid != os.geteuid():
             raise UnsafePathError(self.path, f"is served by uid {uid}")
 
     def wait_for_ever(self) -> None:
         """A stream began, which may be silent for hours."""
-        if self.sock is not None:
-            self.sock.settimeout(None)
+        # Not `self.sock`: http.client lets go of it where the answer ends with the connection.
+        self._own.settimeout(None)
 
     def broken(self, error: Exception, limit: float) -> NotRunningError:
         """What it means that the exchange failed, with the command that mends it."""

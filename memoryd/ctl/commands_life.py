@@ -13,7 +13,7 @@ from memoryd.errors import NotRunningError, StorageError
 
 if TYPE_CHECKING:
     from argparse import Namespace
-    from collections.abc import Iterator
+    from collections.abc import Generator, Iterator
     from pathlib import Path
     from typing import IO
 
@@ -93,7 +93,7 @@ def _last(file: Path, limit: int) -> Iterator[str]:
     yield from whole[-limit:]
 
 
-def _followed(file: Path, limit: int) -> Iterator[str]:
+def _followed(file: Path, limit: int) -> Generator[str, None, None]:
     """By the system's `tail`, which waits for changes and finds a log that was put aside."""
     command = ["tail", "-n", str(limit), "-F", str(file)]
     # Its words on a log that was put aside are for nobody.

@@ -268,7 +268,7 @@ def _seconds(text: str) -> float:
     from memoryd.config import duration  # noqa: PLC0415  only `pause` has one
 
     try:
-        return duration(text)
+        return float(duration(text))
     except ValueError as fault:
         raise argparse.ArgumentTypeError(str(fault)) from fault
 

@@ -67,7 +67,12 @@ def troubles(found: Status, now: float) -> list[Trouble]:
     return [
         *(Trouble(each.sentence, each.hint) for each in found.warnings),
         *_backend_troubles(found),
-        *(trouble for project in found.projects for trouble in _project_troubles(project, now)),
+        *_pause_of_all(found, now),
+        *(
+            trouble
+            for project in found.projects
+            for trouble in _project_troubles(project, max(now, found.paused_until), now)
+        ),
         *_version_trouble(found.version),
     ]
 
@@ -97,7 +102,14 @@ def _backend_troubles(found: Status) -> Iterator[Trouble]:
         yield Trouble(f"no save can run, turns stay owed: {reasons}", "memoryctl config path")
 
 
-def _project_troubles(project: ProjectStatus, now: float) -> Iterator[Trouble]:
+def _pause_of_all(found: Status, now: float) -> Iterator[Trouble]:
+    if found.paused_until > now:
+        until = _until(found.paused_until, now)
+        yield Trouble(f"all projects: paused {until}", "memoryctl resume", "warn")
+
+
+def _project_troubles(project: ProjectStatus, said: float, now: float) -> Iterator[Trouble]:
+    """`said`: a pause until then was told already."""
     name = project.name
     if project.failures:
         count = f"{plural(project.failures, 'save')} failed in a row"
@@ -109,7 +121,7 @@ def _project_troubles(project: ProjectStatus, now: float) -> Iterator[Trouble]:
     if project.loaded_lines < project.load_lines:
         what = f"{project.loaded_lines} of {plural(project.load_lines, 'line')}"
         yield Trouble(f"{name}: only {what} of the memory reached the last session", "", "warn")
-    if project.paused_until > now:
+    if project.paused_until > said:
         until = _until(project.paused_until, now)
         yield Trouble(f"{name}: paused {until}", f"memoryctl resume --project {name}", "warn")
     if project.off:

@@ -7,11 +7,11 @@ import subprocess
 import sys
 from contextlib import ExitStack, contextmanager
 from threading import Thread
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import pytest
-from fake_daemon import FakeDaemon, Reply
+from answering import AnsweringDaemon, Reply
 from wire import short_dir
 
 from memoryd.ctl.client import Client, GenerationError, SaidNoError
@@ -51,9 +51,11 @@ def client(folder: Path, *, limit: float = 20.0) -> Client:
 
 
 @contextmanager
-def daemon(folder: Path, body: bytes = DONE, status: int = 200) -> Iterator[FakeDaemon]:
-    with FakeDaemon(folder / "s", lambda _: Reply(status, body)) as fake:
-        yield fake
+def daemon(
+    folder: Path, body: bytes = DONE, status: int = 200, generation: str = "1"
+) -> Iterator[AnsweringDaemon]:
+    with AnsweringDaemon(folder / "s", Reply(body, status, generation)) as found:
+        yield found
 
 
 @contextmanager
@@ -82,18 +84,16 @@ def speaking(folder: Path, head: str, *chunks: bytes) -> Iterator[None]:
 
 class TestAsk:
     def test_a_command_goes_as_json(self, folder: Path) -> None:
-        with daemon(folder) as fake:
+        with daemon(folder) as asked:
             found = client(folder).ask(Pause(project="alpha", seconds=7200.0), Done)
         assert found.sentence == "alpha: nothing is owed"
-        assert [arrival.event for arrival in fake.of("pause")] == [
-            {"project": "alpha", "seconds": 7200.0}
-        ]
+        assert asked.only == ("pause", {"project": "alpha", "seconds": 7200.0})
 
     def test_a_read_goes_as_a_query(self, folder: Path) -> None:
-        with daemon(folder, b'{"runs":[]}') as fake:
+        with daemon(folder, b'{"runs":[]}') as asked:
             message = GetLog(cwd="/home/user/a b&c=ä", skipped=True)
             assert client(folder).ask(message, RunList).runs == []
-        assert fake.routes() == ["log?cwd=%2Fhome%2Fuser%2Fa+b%26c%3D%C3%A4&skipped=true"]
+        assert asked.only == ("log", {"cwd": "/home/user/a b&c=ä", "skipped": "true"})
 
     def test_a_field_that_is_not_known_is_ignored(self, folder: Path) -> None:
         body = b'{"version":"2","generation":1,"pid":7,"started_at":1.5,"new":{}}'
@@ -123,8 +123,10 @@ class TestAsk:
     def test_another_generation_is_said_with_the_side_to_update(
         self, folder: Path, theirs: str, hint: str, words: str
     ) -> None:
-        head = f"HTTP/1.1 404 Not Found\ncontent-length: 0\nmemoryd-generation: {theirs}\n\n"
-        with speaking(folder, head), pytest.raises(GenerationError, match=words) as raised:
+        with (
+            daemon(folder, b"", 404, theirs),
+            pytest.raises(GenerationError, match=words) as raised,
+        ):
             client(folder).ask(Save(), Done)
         assert raised.value.hint == hint
 
@@ -134,6 +136,15 @@ class TestLines:
         head = "HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n"
         with speaking(folder, head, b'{"a":1}\n{"b"', b":2}\n", b""):
             assert list(client(folder).lines(Follow())) == [b'{"a":1}', b'{"b":2}']
+
+    @pytest.mark.parametrize("more", ["", "connection: close\n"])
+    def test_may_be_silent_for_hours(self, folder: Path, more: str) -> None:
+        head = f"HTTP/1.1 200 OK\ntransfer-encoding: chunked\n{more}\n"
+        with speaking(folder, head, b"{}\n", b""):
+            stream: Any = client(folder).stream("GET", "/v1/follow", b"")
+            assert next(stream) == b"{}\n"
+            assert stream.gi_frame.f_locals["connection"]._own.gettimeout() is None
+            assert list(stream) == []
 
     def test_a_stream_that_breaks_off_is_said(self, folder: Path) -> None:
         head = "HTTP/1.1 200 OK\ntransfer-encoding: chunked\n\n"
@@ -171,7 +182,7 @@ class TestWhereNobodyAnswers:
         assert found.hint == f"chmod 700 '{folder}'"
 
     def test_a_daemon_that_hangs(self, folder: Path) -> None:
-        with FakeDaemon(folder / "s", lambda _: None):
+        with AnsweringDaemon(folder / "s", lambda _: None):
             found = self.fault(folder, limit=0.05)
         assert found.fact == f"process {os.getpid()} took the request and gave no answer for 0.05 s"
         assert found.hint == "memoryctl logs"
@@ -202,7 +213,7 @@ class TestWhereItIsFound:
         state = folder / "state" / "memoryd"
         state.mkdir(mode=0o700, parents=True)
         state.parent.chmod(0o700)
-        with FakeDaemon(state / "control.sock", lambda _: Reply(200, DONE)):
+        with AnsweringDaemon(state / "control.sock", Reply(DONE)):
             assert client(folder).ask(Save(), Done).sentence
 
     def test_the_kernel_says_who_listens(self, folder: Path) -> None:

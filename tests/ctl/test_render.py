@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import io
 import re
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -52,9 +51,8 @@ ELEMENTS: st.SearchStrategy[Element] = st.one_of(
 
 
 @pytest.fixture(autouse=True)
-def _utc(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TZ", "UTC")
-    time.tzset()
+def _utc(utc: None) -> None:
+    """As in the golden files."""
 
 
 def drawn(elements: list[Element], *, width: int, colour: bool) -> str:
@@ -150,5 +148,4 @@ class TestHarmless:
     @given(st.text(max_size=60))
     def test_nothing_else_does(self, text: str) -> None:
         left = render.harmless(f"{statusline.RED}{text}\x1b[2J{statusline.PLAIN}")
-        codes = "|".join(map(re.escape, (statusline.RED, statusline.PLAIN)))
-        assert not hazard(re.sub(codes, "", left))
+        assert not hazard(render._CODES.sub("", left))
