@@ -10,7 +10,7 @@ from memoryd.core.memory.reply import TopicAppend
 from memoryd.core.text import fold
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
 RETIRED_FILE = "history.md"
 RETIRED_HEADING = "## Retired CRITICAL RULES"
@@ -29,17 +29,30 @@ def of_retired(lines: Sequence[str]) -> TopicAppend:
     return TopicAppend(RETIRED_FILE, "\n".join((RETIRED_HEADING, "", *lines)))
 
 
-def holds(append: TopicAppend, line: str) -> bool:
-    """Whether an append holds a removed line: as a line of its own, or inside one."""
-    wanted = rules.key(line)
-    if len(wanted) >= INSIDE_MINIMUM and fold(rules.content(line)) in fold(append.text):
-        return True
-    return any(rules.key(own) == wanted for own in append.text.split("\n") if own.strip())
+class Kept:
+    """What topic appends hold, folded once for many questions."""
+
+    def __init__(self, appends: Iterable[TopicAppend]) -> None:
+        texts = [append.text for append in appends]
+        self._texts = [fold(text) for text in texts]
+        self._keys = {
+            rules.key(line) for text in texts for line in text.split("\n") if line.strip()
+        }
+
+    def holds(self, line: str) -> bool:
+        """Whether a removed line stands there: as a line of its own, or inside one."""
+        wanted = rules.key(line)
+        if wanted in self._keys:
+            return True
+        inside = fold(rules.content(line))
+        return len(wanted) >= INSIDE_MINIMUM and any(inside in text for text in self._texts)
 
 
 def names(line: str, file: str) -> bool:
     """Whether a line names the file as a whole name: `my-db.md` does not name `db.md`."""
-    whole = rf"(?<![A-Za-z0-9._-]){re.escape(file)}(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"
+    whole = (
+        rf"(?<![A-Za-z0-9._-])(?<![A-Za-z0-9_-]/){re.escape(file)}(?![A-Za-z0-9_-]|\.[A-Za-z0-9])"
+    )
     return bool(re.search(whole, line))
 
 

@@ -6,10 +6,9 @@ Knows nothing of what may be done; that is `edit`'s.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from memoryd.core.memory.document import (
-    SECTION_LEVEL,
     Heading,
     Outline,
     is_none_yet,
@@ -18,12 +17,15 @@ from memoryd.core.memory.document import (
 )
 from memoryd.core.memory.rules import content, key
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
 
 @dataclass(frozen=True, slots=True)
 class NotFound:
-    """An op's line that can't be pinned to one line of the file."""
+    """An op's line that can't be pinned to one line of the file, or that is another one by now."""
 
-    why: Literal["not in the file", "several such lines"]
+    why: Literal["not in the file", "several such lines", "changed during the save"]
 
 
 class Draft:
@@ -51,18 +53,21 @@ class Draft:
 
     def section(self, index: int) -> str:
         """The key of the level 2 heading that line `index` stands under; empty in the head."""
-        name = ""
-        for heading in self.outline.headings:
-            if heading.at > index:
-                break
-            if heading.level == SECTION_LEVEL:
-                name = heading.key
-        return name
+        above = [heading.key for heading in self.outline.sections if heading.at <= index]
+        return above[-1] if above else ""
 
     def heading(self, name: str) -> Heading | None:
         """The first level 2 or 3 heading of that name: any case, any number of leading hashes."""
         wanted = name.strip().lstrip("#").strip().casefold()
         return next((found for found in self.outline.headings if found.key == wanted), None)
+
+    def sections(self) -> Iterator[tuple[str, str]]:
+        """Each line with the key of the level 2 heading that it stands under."""
+        starts = {heading.at: heading.key for heading in self.outline.sections}
+        name = ""
+        for index, line in enumerate(self.lines):
+            name = starts.get(index, name)
+            yield line, name
 
     def find(self, line: str) -> int | NotFound:
         """The first line equal to `line` up to trailing space.
@@ -74,18 +79,25 @@ class Draft:
             if candidate.rstrip() == wanted:
                 return index
         bare = content(line)
-        loose = [index for index, candidate in enumerate(self.lines) if content(candidate) == bare]
+        loose = [
+            index
+            for index, candidate in enumerate(self.lines)
+            if bare and bare in candidate and content(candidate) == bare
+        ]
         if len(loose) == 1:
             return loose[0]
         return NotFound("several such lines" if loose else "not in the file")
 
-    def holds(self, line: str, *, but: int = -1) -> bool:
-        """Whether a line (other than that at index `but`) is a duplicate of `line`."""
+    def double(self, line: str, *, but: int = -1) -> int | None:
+        """The first line, other than that at index `but`, that is a duplicate of `line`."""
         wanted = key(line)
-        return any(
-            self._key(candidate) == wanted
-            for index, candidate in enumerate(self.lines)
-            if index != but and candidate.strip()
+        return next(
+            (
+                index
+                for index, candidate in enumerate(self.lines)
+                if index != but and self._key(candidate) == wanted and candidate.strip()
+            ),
+            None,
         )
 
     def insert(self, heading: Heading, bullet: str) -> None:
@@ -95,7 +107,7 @@ class Draft:
         end = next(later, len(self.lines))
         filled = [index for index in range(start, end) if self.lines[index].strip()]
         eol = self._document.eol
-        self._end_last_line()
+        self.lines = self._document.ended(self.lines)
         if not filled:
             self.lines[start:start] = [eol, bullet + eol]
         elif len(filled) == 1 and is_none_yet(self.lines[filled[0]]):
@@ -122,12 +134,6 @@ class Draft:
         if found is None:
             found = self._keys[line] = key(line)
         return found
-
-    def _end_last_line(self) -> None:
-        """A last line without newline gets its `\\r` before another line follows it."""
-        eol = self._document.eol
-        if eol and not self._document.ends and not self.lines[-1].endswith(eol):
-            self.lines[-1] += eol
 
     def _touch(self) -> None:
         self._outline = None

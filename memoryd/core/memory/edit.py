@@ -7,8 +7,10 @@ fails a cap, held where it would take out too much.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Literal
 
+from memoryd.core import redact
 from memoryd.core.memory import appends
 from memoryd.core.memory.document import (
     HARD_CHARACTERS,
@@ -40,7 +42,7 @@ class Applied:
     """The result: `text` is the file as it should be, `topics` all appends, retired rules' too.
 
     With outcome `held`, text and topics are what would be written; with `not_written` and `no_change`
-    text is the file in shape, and there are no topics.
+    text is the file in shape, and there are no topics. Secrets are masked in all but `text` and `ops`.
     """
 
     outcome: Outcome
@@ -78,18 +80,21 @@ def apply(memory: str | None, reply: Reply, terms: Terms, *, seen: str | None = 
         if done.dropped:
             refused.append(Refusal(done.dropped, "; ".join(faults)))
         faults = _faults(before, done.text)
-    repaired = memory is not None and before != memory
+    mask = partial(redact.mask, exact=terms.secrets)
     account = Applied(
         outcome="not_written",
         text=before,
-        repaired=repaired,
-        skipped=tuple(done.skipped),
-        refused=(*refused, *done.refused),
-        duplicates=tuple(done.duplicates),
+        repaired=memory is not None and before != memory,
+        skipped=tuple(map(mask, done.skipped)),
+        refused=tuple(replace(each, what=mask(each.what)) for each in (*refused, *done.refused)),
+        duplicates=tuple(map(mask, done.duplicates)),
+        retired=tuple(map(mask, done.retired)),
         faults=faults,
         ops=tuple(done.results),
     )
-    return account if faults else _written(account, done, terms, created=memory is None)
+    if faults:
+        return replace(account, retired=(), ops=tuple(map(_undone, done.results)))
+    return _written(account, done, terms, created=memory is None)
 
 
 def _start(before: str, terms: Terms, seen: str | None) -> Start:
@@ -116,9 +121,15 @@ def _written(account: Applied, done: Pass, terms: Terms, *, created: bool) -> Ap
         removed=done.removed,
         replaced=done.replaced,
         created=created and changed,
-        retired=tuple(done.retired),
         faults=held,
     )
+
+
+def _undone(result: OpResult) -> OpResult:
+    """What is to be recorded of an op where the result is not written."""
+    if result.outcome not in {"applied", "moved"} and not result.was:
+        return result
+    return replace(result, outcome="dropped", reason="not written", was="")
 
 
 def _held(before: str, done: Pass, max_removal: float) -> tuple[str, ...]:
@@ -127,7 +138,7 @@ def _held(before: str, done: Pass, max_removal: float) -> tuple[str, ...]:
     total = bullets(before)
     if len(gone) < HELD_MINIMUM or len(gone) <= max_removal * total:
         return ()
-    if all(any(appends.holds(topic, line) for topic in done.topics) for line in done.gone):
+    if all(map(appends.Kept(done.topics).holds, done.gone)):
         return ()
     return (f"{len(gone)} of {total} bullets would be removed",)
 
@@ -138,7 +149,7 @@ def _faults(before: str, after: str) -> tuple[str, ...]:
         return ()
     old, new = size(before), size(after)
     faults = []
-    if not in_shape(outline(parse(after).lines).headings):
+    if not in_shape(outline(parse(after).lines)):
         faults.append("the four sections would not stand in their order")
     if not (old.at_hard_cap and new.shrinks_from(old)):
         faults += _cap_faults(new)

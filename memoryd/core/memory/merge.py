@@ -31,7 +31,7 @@ class Concurrent:
 def _places(draft: Draft) -> dict[str, list[str]]:
     """For each line that is not blank the sections in which it stands, once per place."""
     places: dict[str, list[str]] = {}
-    for index, line in enumerate(draft.lines):
+    for line, section in draft.sections():
         if line.strip():
-            places.setdefault(line.rstrip(), []).append(draft.section(index))
+            places.setdefault(line.rstrip(), []).append(section)
     return places

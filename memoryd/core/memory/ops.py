@@ -1,6 +1,7 @@
 """One pass of a reply's ops over a memory file: each applied, or left out with its reason.
 
-Owns what an op may touch. The caps and the decision to write are `edit`'s.
+Owns what becomes of each op and the account of it. What an op may touch is `guard`'s, which ops belong
+together `plan`'s; the caps and the decision to write are `edit`'s.
 """
 
 from __future__ import annotations
@@ -10,25 +11,19 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from memoryd.core import redact
 from memoryd.core.memory import appends, rules
-from memoryd.core.memory.document import (
-    CRITICAL,
-    SECTION_LEVEL,
-    TOPICS,
-    is_bullet,
-    is_none_yet,
-    is_title,
-)
+from memoryd.core.memory.document import TOPICS, is_bullet, is_none_yet, parse
 from memoryd.core.memory.draft import Draft, NotFound
+from memoryd.core.memory.guard import NO_QUOTE, Guard
+from memoryd.core.memory.plan import Move, Split, groups
 from memoryd.core.memory.reply import Op, Refusal, TopicAppend
 from memoryd.core.text import plural
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
-    from memoryd.core.memory.document import Heading
     from memoryd.core.memory.merge import Concurrent
 
-NO_QUOTE = "touches CRITICAL RULES without words that the user typed"
+_TOPICS_KEY = TOPICS.casefold()
 
 OpOutcome = Literal["applied", "moved", "skipped", "refused", "duplicate", "dropped"]
 
@@ -52,7 +47,7 @@ class Terms:
 
 @dataclass(frozen=True, slots=True)
 class OpResult:
-    """What became of one op; `was` is the line that it replaced or removed."""
+    """What became of one op; `was` is the line that it replaced or removed, if it did."""
 
     op: Op
     outcome: OpOutcome
@@ -80,9 +75,9 @@ class Start:
 
 
 class Pass:
-    """The ops of a reply applied to `start`; with `shrink`, without its adds and moves.
+    """The ops of a reply applied to `start`; with `shrink`, without its adds, moves and splits.
 
-    Lists keep the order of the reply. `topics` are the appends that go with the result.
+    Lists keep the order in which the ops ran. `topics` are the appends that go with the result.
     """
 
     def __init__(
@@ -102,14 +97,12 @@ class Pass:
         """Removed lines that are no moves, not retired and no `- None yet.`."""
         self.results: list[OpResult] = []
         self.topics: list[TopicAppend] = []
-        self._start = start
+        self._terms = start.terms
         self._shrink = shrink
-        self._ops = ops
         self._draft = Draft(start.before)
-        self._introduced: set[str] = set()
-        self._dropped = {"add": 0, "move": 0, "topic append": 0}
-        self._split_sources = self._lines_to_split()
-        self._run_ops()
+        self._guard = Guard(start, self._draft)
+        self._dropped = {"add": 0, "move": 0, "split": 0, "topic append": 0}
+        self._run_ops(ops)
         self._run_topics(topics)
 
     @property
@@ -121,209 +114,155 @@ class Pass:
         """What a shrinking pass left out: `2 adds, 1 topic append`."""
         return ", ".join(plural(count, word) for word, count in self._dropped.items() if count)
 
-    def takes_in(self, append: TopicAppend) -> bool:
-        """Whether a topic append holds one of the removed lines."""
-        return any(appends.holds(append, line) for line in (*self.gone, *self.retired))
-
     # ── ops ────────────────────────────────────────────────────────────────────────────────────────
 
-    def _run_ops(self) -> None:
-        moves = dict(_moves(self._ops))
-        partners = set(moves.values())
-        for number, op in enumerate(self._ops):
-            if number in moves:
-                self._move(op, self._ops[moves[number]])
-            elif number in partners:
-                continue
-            elif op.kind == "add":
-                self._add(op)
-            elif op.kind == "remove":
-                self._remove(op)
-            elif op.kind == "replace":
-                self._replace(op)
-            else:
-                assert_never(op.kind)
+    def _run_ops(self, ops: Sequence[Op]) -> None:
+        """Each in its turn; a group in that of its first member."""
+        together = groups(ops, self._draft, self._guard)
+        for number, op in enumerate(ops):
+            group = together.get(number)
+            if group is None:
+                self._run(op)
+            elif number == min(group.members):
+                if isinstance(group, Move):
+                    self._move(ops[group.add], ops[group.remove])
+                elif isinstance(group, Split):
+                    self._split(ops[group.source], [ops[piece] for piece in group.pieces])
+                else:
+                    assert_never(group)
 
-    def _add(self, op: Op) -> None:
+    def _run(self, op: Op) -> None:
+        if op.kind == "add":
+            self._add(op)
+        elif op.kind == "remove":
+            self._remove(op)
+        elif op.kind == "replace":
+            self._replace(op)
+        else:
+            assert_never(op.kind)
+
+    def _add(self, op: Op, *, is_piece: bool = False) -> None:
         if self._shrink:
             self._drop("add", op)
             return
         bullet = rules.bullet(op.text)
-        heading = self._draft.heading(op.section)
-        if fault := rules.text_fault(bullet, self._start.terms.secrets):
+        if fault := self._guard.add_fault(op, bullet):
             self._refuse(op, fault)
-        elif heading is None:
-            self._refuse(op, _unknown(op.section))
-        elif self._draft.holds(bullet):
+        elif self._draft.double(bullet) is not None:
             self._double(op, bullet)
-        elif self._is_critical(heading.at) and not self._may_add(op, bullet):
+        elif not is_piece and not self._guard.may_add(op):
             self._refuse(op, NO_QUOTE)
-        elif self._start.concurrent and self._start.concurrent.removed_by_user(bullet):
-            self._refuse(op, "the user removed it during the save")
         else:
-            self._insert(heading, bullet)
+            self._insert(op.section, bullet)
             self.added += 1
             self._note(op, "applied")
 
-    def _remove(self, op: Op) -> None:
+    def _remove(self, op: Op, pieces: Sequence[Op] = ()) -> None:
         index = self._locate(op)
         if index is None:
             return
-        if fault := self._removal_fault(index):
+        if fault := self._guard.removal_fault(index):
             self._refuse(op, fault)
-        elif self._is_critical(index) and not self._may_remove(op, index):
-            self._refuse(op, NO_QUOTE)
-        else:
+        elif self._guard.may_remove(op, index) or self._any_fits(pieces, index):
             self._note(op, "applied", was=self._take(index))
+        else:
+            self._refuse(op, NO_QUOTE)
 
     def _replace(self, op: Op) -> None:
         bullet = rules.bullet(op.text)
-        if fault := rules.text_fault(bullet, self._start.terms.secrets):
+        if fault := self._guard.text_fault(bullet):
             self._refuse(op, fault)
             return
         index = self._locate(op)
         if index is None:
             return
-        old = self._draft.lines[index].rstrip()
-        if fault := self._line_fault(index):
+        if fault := self._guard.line_fault(index):
             self._refuse(op, fault)
-        elif bullet == old:
+        elif bullet == self._draft.lines[index].rstrip():
             self._double(op, bullet)
-        elif self._is_critical(index) and not self._may_replace(op, bullet, old):
+        elif not self._guard.may_replace(op, index):
             self._refuse(op, NO_QUOTE)
-        elif self._start.concurrent and self._start.concurrent.removed_by_user(bullet):
-            self._refuse(op, "the user removed it during the save")
-        elif self._draft.holds(bullet, but=index):
-            self._replace_by_double(op, index, bullet)
+        elif (double := self._draft.double(bullet, but=index)) is not None:
+            self._replace_by_double(op, index, bullet, double)
         else:
             was = self._draft.replace(index, bullet)
-            self._introduced.add(bullet)
+            self._guard.introduced.add(bullet)
             self.replaced += 1
             self._note(op, "applied", was=was)
 
-    def _replace_by_double(self, op: Op, index: int, bullet: str) -> None:
+    def _replace_by_double(self, op: Op, index: int, bullet: str, double: int) -> None:
         """The new text stands elsewhere already: the named line goes."""
-        if fault := self._removal_fault(index):
+        if fault := self._guard.removal_fault(index):
             self._refuse(op, fault)
+        elif not (self._guard.is_critical(double) or self._guard.may_remove(op, index)):
+            self._refuse(op, NO_QUOTE)
         else:
             self.duplicates.append(bullet)
             self._note(op, "duplicate", was=self._take(index))
 
-    def _move(self, first: Op, second: Op) -> None:
-        """An add and a remove of one text: the old line goes, the new one stands, or neither."""
-        add, remove = (first, second) if first.kind == "add" else (second, first)
+    def _move(self, add: Op, remove: Op) -> None:
+        """The old line goes, the new one stands, or neither."""
         if self._shrink:
             self._drop("move", add, remove)
             return
-        bullet = rules.bullet(add.text)
-        heading = self._draft.heading(add.section)
         index = self._locate(remove)
         if index is None:
             self._note(add, "dropped", "the line to move is not in the file")
-        elif fault := rules.text_fault(bullet, self._start.terms.secrets):
-            self._refuse_move(add, remove, fault)
-        elif heading is None:
-            self._refuse_move(add, remove, _unknown(add.section))
-        elif fault := self._removal_fault(index) or self._leaving_fault(
-            add, remove, index, heading
-        ):
-            self._refuse_move(add, remove, fault)
+        elif fault := self._guard.move_fault(add, remove, index):
+            self.refused.append(Refusal(add.text, fault, "move"))
+            self._note(add, "refused", fault)
+            self._note(remove, "refused", fault)
         else:
             was = self._draft.remove(index)
-            target = self._draft.heading(add.section)
-            assert target is not None  # a move takes no heading out
-            self._insert(target, bullet)
+            self._insert(add.section, rules.bullet(add.text))
             self.added += 1
             self.removed += 1
             self._note(add, "moved")
             self._note(remove, "moved", was=was)
 
-    # ── what an op may touch ───────────────────────────────────────────────────────────────────────
+    def _split(self, source: Op, pieces: Sequence[Op]) -> None:
+        """A rule gives way to pieces of it; where it stays, they need the user's words like any add."""
+        if self._shrink:
+            self._drop("split", source, *pieces)
+            return
+        if source.kind == "replace":
+            self._replace(source)
+        else:
+            self._remove(source, pieces)
+        gave_way = bool(self.results[-1].was)
+        for piece in pieces:
+            self._add(piece, is_piece=gave_way)
+
+    def _any_fits(self, pieces: Sequence[Op], index: int) -> bool:
+        """Whether a piece will stand under CRITICAL RULES once the line at `index` is gone."""
+        for piece in pieces:
+            bullet = rules.bullet(piece.text)
+            double = self._draft.double(bullet, but=index)
+            if not self._guard.add_fault(piece, bullet) and (
+                double is None or self._guard.is_critical(double)
+            ):
+                return True
+        return False
+
+    # ── the draft, and keeping account ─────────────────────────────────────────────────────────────
 
     def _locate(self, op: Op) -> int | None:
         """The line that the op names; where there is none it may touch, the op is skipped."""
-        found = self._draft.find(op.line)
+        found = self._guard.locate(op)
         if isinstance(found, NotFound):
-            self._skip(op, found.why)
-            return None
-        line = self._draft.lines[found].rstrip()
-        concurrent = self._start.concurrent
-        if concurrent and line not in self._introduced and not concurrent.untouched(line):
-            self._skip(op, "changed during the save")
+            self.skipped.append(op.line)
+            self._note(op, "skipped", found.why)
             return None
         return found
 
-    def _line_fault(self, index: int) -> str:
-        line = self._draft.lines[index].rstrip()
-        outline = self._draft.outline
-        if index in outline.fences:
-            return "one line of a code fence"
-        if index in outline.fenced:
-            return ""
-        heading = next((found for found in outline.headings if found.at == index), None)
-        if is_title(line) or (heading and heading.level == SECTION_LEVEL):
-            return "a heading of level 1 or 2 stays"
-        return ""
-
-    def _removal_fault(self, index: int) -> str:
-        if fault := self._line_fault(index):
-            return fault
-        if self._start.offloading and self._is_critical(index):
-            return "at a soft cap no line of CRITICAL RULES is removed, shorten it by replace"
-        return ""
-
-    def _leaving_fault(self, add: Op, remove: Op, index: int, heading: Heading) -> str:
-        """Moving a line into CRITICAL RULES or within needs no quote; out of them does."""
-        if not self._is_critical(index) or self._is_critical(heading.at):
-            return ""
-        return "" if self._quoted(add) or self._quoted(remove) else NO_QUOTE
-
-    def _may_add(self, op: Op, bullet: str) -> bool:
-        return self._quoted(op) or any(
-            rules.ordered_part(bullet, line) for line in self._split_sources
-        )
-
-    def _may_remove(self, op: Op, index: int) -> bool:
-        line = self._draft.lines[index]
-        if self._quoted(op) or is_none_yet(line):
-            return True
-        pieces = [
-            piece.text
-            for piece in self._ops
-            if piece.kind == "add"
-            and self._adds_critical(piece)
-            and rules.ordered_part(piece.text, line)
-        ]
-        return rules.covered(line, pieces)
-
-    def _may_replace(self, op: Op, bullet: str, old: str) -> bool:
-        return self._quoted(op) or is_none_yet(old) or rules.ordered_part(bullet, old)
-
-    def _quoted(self, op: Op) -> bool:
-        typed = self._start.terms.typed
-        return typed is None or rules.quoted(op.because, typed)
-
-    def _is_critical(self, index: int) -> bool:
-        return self._draft.section(index) == CRITICAL.casefold()
-
-    def _adds_critical(self, op: Op) -> bool:
-        heading = self._draft.heading(op.section)
-        return heading is not None and self._is_critical(heading.at)
-
-    def _lines_to_split(self) -> list[str]:
-        """Lines under CRITICAL RULES that the reply removes or replaces: pieces of them may be added."""
-        found = (self._draft.find(op.line) for op in self._ops if op.kind != "add")
-        indices = [index for index in found if isinstance(index, int) and self._is_critical(index)]
-        return [self._draft.lines[index] for index in indices]
-
-    # ── keeping account ────────────────────────────────────────────────────────────────────────────
-
-    def _insert(self, heading: Heading, bullet: str) -> None:
+    def _insert(self, section: str, bullet: str) -> None:
+        heading = self._draft.heading(section)
+        assert heading is not None  # the guard was asked
         self._draft.insert(heading, bullet)
-        self._introduced.add(bullet)
+        self._guard.introduced.add(bullet)
 
     def _take(self, index: int) -> str:
-        critical = self._is_critical(index)
+        critical = self._guard.is_critical(index)
         line = self._draft.remove(index)
         self.removed += 1
         if not is_none_yet(line):
@@ -333,10 +272,6 @@ class Pass:
     def _note(self, op: Op, outcome: OpOutcome, reason: str = "", *, was: str = "") -> None:
         self.results.append(OpResult(op, outcome, reason, was))
 
-    def _skip(self, op: Op, reason: str) -> None:
-        self.skipped.append(op.line)
-        self._note(op, "skipped", reason)
-
     def _double(self, op: Op, bullet: str) -> None:
         self.duplicates.append(bullet)
         self._note(op, "duplicate")
@@ -344,11 +279,6 @@ class Pass:
     def _refuse(self, op: Op, why: str) -> None:
         self.refused.append(Refusal(op.text or op.line, why, op.kind))
         self._note(op, "refused", why)
-
-    def _refuse_move(self, add: Op, remove: Op, why: str) -> None:
-        self.refused.append(Refusal(add.text, why, "move"))
-        self._note(add, "refused", why)
-        self._note(remove, "refused", why)
 
     def _drop(self, word: str, *ops: Op) -> None:
         self._dropped[word] += 1
@@ -362,49 +292,29 @@ class Pass:
             fault = appends.fault(topic)
             if fault:
                 self.refused.append(Refusal(topic.file, fault, "append to"))
-            elif self._shrink and not self.takes_in(topic):
+            elif self._shrink and not self._takes_in(topic):
                 self._dropped["topic append"] += 1
             else:
-                self.topics.append(self._masked(topic.file, topic.text))
+                self.topics.append(self._masked(topic))
         if self.retired:
-            retired = appends.of_retired(self.retired)
-            self.topics.append(self._masked(retired.file, retired.text))
+            self.topics.append(self._masked(appends.of_retired(self.retired)))
         for file in dict.fromkeys(topic.file for topic in self.topics):
             self._list_topic(file)
 
-    def _masked(self, file: str, text: str) -> TopicAppend:
-        return TopicAppend(file, redact.mask(text, self._start.terms.secrets))
+    def _takes_in(self, topic: TopicAppend) -> bool:
+        kept = appends.Kept((topic,))
+        return any(kept.holds(line) for line in (*self.gone, *self.retired))
+
+    def _masked(self, topic: TopicAppend) -> TopicAppend:
+        return TopicAppend(topic.file, redact.mask(topic.text, self._terms.secrets))
 
     def _list_topic(self, file: str) -> None:
-        heading = self._draft.heading(TOPICS)
-        assert heading is not None  # the file is in shape
-        listed = (
-            line
-            for index, line in enumerate(self._draft.lines)
-            if self._draft.section(index) == heading.key and index > heading.at
-        )
-        if not any(appends.names(line, file) for line in listed):
-            self._insert(heading, f"- `{file}`.")
+        section = next(found for found in self._draft.outline.sections if found.key == _TOPICS_KEY)
+        lines = [line for line, name in self._draft.sections() if name == _TOPICS_KEY]
+        if not any(appends.names(line, file) for line in lines[1:]):
+            self._draft.insert(section, f"- `{file}`.")
 
 
 def bullets(text: str) -> int:
     """Bullets of a file, `- None yet.` not counted."""
-    return sum(is_bullet(line) and not is_none_yet(line) for line in Draft(text).lines)
-
-
-def _moves(ops: Sequence[Op]) -> Iterator[tuple[int, int]]:
-    """Pairs of an add and a remove of one text: the earlier op's number, then the later's."""
-    waiting: dict[tuple[str, str], list[int]] = {}
-    for number, op in enumerate(ops):
-        if op.kind == "replace":
-            continue
-        other = "remove" if op.kind == "add" else "add"
-        text = rules.key(op.text if op.kind == "add" else op.line)
-        if partners := waiting.get((other, text)):
-            yield partners.pop(0), number
-        else:
-            waiting.setdefault((op.kind, text), []).append(number)
-
-
-def _unknown(section: str) -> str:
-    return f"no heading “{section.strip()}” in the file"
+    return sum(is_bullet(line) and not is_none_yet(line) for line in parse(text).lines)

@@ -6,7 +6,8 @@ Pure checks of a single text; applying a whole reply is `edit`'s.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd.core import redact
 from memoryd.core.memory.document import BULLET_LIMIT
@@ -29,7 +30,7 @@ BLOCK_MARK = "[PROJECT MEMORY"
 
 _SPACED_MARKER = re.compile(r"[-*](?:\s+|\Z)")
 _GLUED_MARKER = re.compile(r"-(?=[^\W\d_])")
-_STRUCTURE = re.compile(r"(?:(?:[-*+]|\d+[.)])\s+|>\s?)*(#{1,6}(?=\s)|`{3}|~{3})")
+_STRUCTURE = re.compile(r"(?:(?:[-*+]|\d+[.)])\s+|>\s?)*(#{1,6}(?=\s|\Z)|`{3}|~{3})")
 _TAG = re.compile(
     r"</?(?:system-reminder|task-notification|tool_use_error|tools-used-before-summary|"
     r"new-diagnostics|persisted-output|user-memory-input|user-prompt-submit-hook|"
@@ -37,11 +38,23 @@ _TAG = re.compile(
     r"(?![A-Za-z0-9])",
     re.IGNORECASE,
 )
-_EMPHASIS = (
-    re.compile(r"(\*{1,3})(?=\S)(.+?)(?<=\S)\1"),
-    re.compile(r"(?<!\w)(_{1,3})(?=\S)(.+?)(?<=\S)\1(?!\w)"),
+_EMPHASIS = re.compile(r"\*{1,3}|_{1,3}")
+_NEGATION = re.compile(
+    r"no|not|never|none|nothing|neither|nor|cannot|\w+n't|without|avoid|stop|forbid|refuse"
+    r"|nie|niemals|nicht|kein(?:e[nmr]?)?|ohne|ne|pas|jamais|sans|nunca|jamás|sin"
 )
-_WORD_EDGES = ".,;:!?()[]{}\"'`*_"
+_JOINT = re.compile(r"and|but|because|since|then|und|aber|weil|et|mais|car|y|pero|porque")
+"""A word that begins a clause, to which a negation before it does not reach."""
+
+_CLAUSE_ENDS = (",", ";", ":", ".", "!", "?", ")", "\u2013", "—")
+_WORD_EDGES = ".,;:!?()[]{}\"'`*_“”„…"
+
+
+class Word(NamedTuple):
+    """A word and the number of its clause in the line."""
+
+    text: str
+    clause: int
 
 
 def content(line: str) -> str:
@@ -61,11 +74,7 @@ def bullet(text: str) -> str:
 
 def key(line: str) -> str:
     """What makes two lines duplicates: case, spacing, marker, final dot and emphasis do not count."""
-    text = fold(content(line))
-    for emphasis in _EMPHASIS:
-        while (plain := emphasis.sub(r"\2", text)) != text:
-            text = plain
-    return text.removesuffix(".").rstrip()
+    return _without_emphasis(fold(bullet(line)[2:])).removesuffix(".").rstrip()
 
 
 def text_fault(line: str, secrets: Iterable[str] = ()) -> str:
@@ -89,8 +98,9 @@ def mark_fault(text: str) -> str:
     """Why a text could pass for the host's or our own words, or an empty string."""
     if found := _TAG.search(text):
         return f"holds the tag {found[0]}>"
+    folded = text.casefold()
     for mark in (OWN_MARK, BLOCK_MARK):
-        if mark in text:
+        if mark.casefold() in folded:
             return f"holds our own mark {mark}"
     return ""
 
@@ -101,34 +111,83 @@ def _secret_fault(text: str, secrets: Iterable[str]) -> str:
 
 
 def quoted(because: str, typed: Sequence[str]) -> bool:
-    """Whether the user typed `because`: a part of a message of 12 characters, or a whole message."""
+    """Whether the user typed `because`: a part of a message of 12 characters, or a whole message.
+
+    `typed` are the messages, folded.
+    """
     quote = fold(because)
-    if not quote:
-        return False
-    folded = [fold(message) for message in typed]
-    return quote in folded or (
-        len(quote) >= QUOTE_MINIMUM and any(quote in message for message in folded)
+    if len(quote) < QUOTE_MINIMUM:
+        return bool(quote) and quote in typed
+    return any(quote in message for message in typed)
+
+
+def words(line: str) -> list[Word]:
+    """The words of a line, folded, without punctuation at their edges."""
+    found: list[Word] = []
+    clause = 0
+    for token in fold(content(line)).replace("\u2019", "'").split(" "):
+        word = token.strip(_WORD_EDGES)
+        clause += token.startswith("(") or bool(_JOINT.fullmatch(word))
+        if word:
+            found.append(Word(word, clause))
+        clause += token.endswith(_CLAUSE_ENDS)
+    return found
+
+
+def shortens(part: Sequence[Word], whole: Sequence[Word]) -> bool:
+    """Whether the words of `part` stand in `whole` in the same order, and mean no more than there.
+
+    `Never push to main` has the words of `push to main`: a negation goes only with what it negates.
+    """
+    last = len(whole) - 1
+    forward = _places(part, whole)
+    backward = [last - at for at in _places(part[::-1], whole[::-1])][::-1]
+    return any(
+        places and _keeps_clauses(places, part, whole) and _keeps_negations(places, whole)
+        for places in (forward, backward)
     )
 
 
-def words(line: str) -> list[str]:
-    """The words of a line, folded, without punctuation at their edges."""
-    stripped = (word.strip(_WORD_EDGES) for word in fold(content(line)).split(" "))
-    return [word for word in stripped if word]
+def _places(part: Sequence[Word], whole: Sequence[Word]) -> list[int]:
+    """Where in `whole` the words of `part` stand, each as early as can be; empty if they do not."""
+    rest = enumerate(whole)
+    places = [next((at for at, word in rest if word.text == wanted.text), None) for wanted in part]
+    return [at for at in places if at is not None] if None not in places else []
 
 
-def ordered_part(part: str, whole: str) -> bool:
-    """Whether the words of `part` stand in `whole` in the same order: it only shortens."""
-    rest = iter(words(whole))
-    wanted = words(part)
-    return bool(wanted) and all(word in rest for word in wanted)
+def _keeps_clauses(places: Sequence[int], part: Sequence[Word], whole: Sequence[Word]) -> bool:
+    """Whether no new sign parts two words: behind `Never.` the next save could take the rest."""
+    return all(
+        word.clause == after.clause or whole[at].clause != whole[then].clause
+        for (word, at), (after, then) in pairwise(zip(part, places, strict=True))
+    )
 
 
-def covered(whole: str, parts: Sequence[str]) -> bool:
-    """Whether `parts` together hold every word of `whole`: a split that loses nothing."""
-    left = [word for part in parts for word in words(part)]
-    for word in words(whole):
-        if word not in left:
-            return False
-        left.remove(word)
-    return True
+def _keeps_negations(places: Sequence[int], whole: Sequence[Word]) -> bool:
+    """Whether each word that is kept has the negations before it in its clause."""
+    kept = set(places)
+    loose = [
+        at for at, word in enumerate(whole) if at not in kept and _NEGATION.fullmatch(word.text)
+    ]
+    return not any(
+        at < place and whole[at].clause == whole[place].clause for at in loose for place in places
+    )
+
+
+def _without_emphasis(text: str) -> str:
+    """`text` without the pairs of `*` and `_` that Markdown takes for emphasis: in one pass."""
+    opened: dict[str, tuple[int, int]] = {}
+    pairs: list[tuple[int, int]] = []
+    for found in _EMPHASIS.finditer(text):
+        mark, (start, end) = found[0], found.span()
+        before, after = text[start - 1 : start] or " ", text[end : end + 1] or " "
+        inner = mark[0] == "*"  # a `_` between letters belongs to a name
+        if mark in opened and not before.isspace() and (inner or not after.isalnum()):
+            pairs += (opened.pop(mark), (start, end))
+        elif not after.isspace() and (inner or not before.isalnum()):
+            opened[mark] = (start, end)
+    kept, at = [], 0
+    for start, end in sorted(pairs):
+        kept.append(text[at:start])
+        at = end
+    return "".join((*kept, text[at:]))
