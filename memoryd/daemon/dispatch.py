@@ -180,12 +180,12 @@ class Dispatcher:
 
 def shim_headers(headers: Iterable[Header]) -> ShimHeaders:
     """What a shim said beside the event; a value that can't be read counts as not said."""
-    said: dict[str, str | int] = {}
+    said: dict[str, Any] = {}
     for name, value in headers:
-        if name.startswith(b"memoryd-") and (read := _SHIM_FIELDS.get(name)):
+        if read := _SHIM_FIELDS.get(name):
             field, convert = read
             said[field] = convert(value)
-    return msgspec.convert(said, ShimHeaders) if said else _NOTHING_SAID
+    return ShimHeaders(**said) if said else _NOTHING_SAID
 
 
 def _decoded(route: _Route, request: Request) -> Message:

@@ -25,6 +25,10 @@ from memoryd.protocol import (
 JSON = "application/json"
 JSON_LINES = "application/x-ndjson"
 
+METHODS = (b"POST", b"GET")
+FRAMING = (b"transfer-encoding", b"connection", b"expect", b"upgrade")
+"""With another method or one of these headers, a request's end is found by h11."""
+
 PIECES = 32
 """Parts of a request that are parsed at once, each 0.1 ms: a chunk may hold a single byte."""
 
@@ -78,8 +82,9 @@ class Exchange:
     def __init__(self) -> None:
         self._http = _new()
         self._head: h11.Request | None = None
-        self._headers: list[Header] = []
         self._body = bytearray()
+        self._received = 0
+        self._rest: bytes | None = None
         self.owed = False
         """A request waits for the first byte of its answer."""
         self.over = False
@@ -97,6 +102,7 @@ class Exchange:
         return self._http.they_are_waiting_for_100_continue
 
     def receive(self, data: bytes) -> None:
+        self._received += len(data)
         self._http.receive_data(data)
 
     def next_request(self) -> Request | None:
@@ -112,12 +118,18 @@ class Exchange:
             except h11.RemoteProtocolError as error:
                 raise _refusal(error) from error
             if isinstance(event, h11.Request):
-                self._begin(event)
+                self._head = event
+                if self._received > HEADER_LIMIT:
+                    _require_size(event)
+                if request := self._short_way(event):
+                    return request
             elif isinstance(event, h11.Data):
                 self._add(event.data)
             elif isinstance(event, h11.EndOfMessage):
                 return self._whole()
             else:
+                if self._head is not None:
+                    _require_size(self._head)
                 return None
         self.unread = True
         return None
@@ -133,7 +145,7 @@ class Exchange:
         head = _HEADS.get(answer.status) or _head(answer.status)
         bodiless = self._head is not None and self._head.method == b"HEAD"
         self._head, self.owed = None, False
-        self.over = last or self._http.their_state is not h11.DONE
+        self.over = last or (self._rest is None and self._http.their_state is not h11.DONE)
         if answer.allow:
             head += b"allow: %s\r\n" % answer.allow.encode()
         if self.over:
@@ -162,24 +174,31 @@ class Exchange:
             self._renew()
         return data
 
+    def _short_way(self, head: h11.Request) -> Request | None:
+        """The request, where all of its body is here and nothing but a length frames it.
+
+        This is how nearly every request comes, and it saves h11 two of three events.
+        """
+        headers, length = _pairs(head), 0
+        for name, value in headers:
+            if name == b"content-length":
+                length = int(value)
+            elif name in FRAMING:
+                return None
+        left, _ = self._http.trailing_data
+        if len(left) < length or head.method not in METHODS or head.http_version != b"1.1":
+            return None
+        self._rest, self.owed = left[length:], True
+        return Request(head.method.decode(), head.target.decode(), headers, left[:length])
+
     def _renew(self) -> None:
         """For the next request; what came of it is kept."""
-        left, _ = self._http.trailing_data
+        left = self._http.trailing_data[0] if self._rest is None else self._rest
+        self._rest = None
         self._http = _new()
+        self._received = 0
         if left:
-            self._http.receive_data(left)
-
-    def _begin(self, head: h11.Request) -> None:
-        # Once: h11 makes each pair anew whenever it is asked.
-        headers = list(head.headers)
-        size = len(head.target)
-        for name, value in headers:
-            size += len(name) + len(value) + 4
-            if name == b"content-length" and int(value) > BODY_LIMIT:
-                raise _body_too_long()
-        if size > HEADER_LIMIT:
-            raise _head_too_long()
-        self._head, self._headers = head, headers
+            self.receive(left)
 
     def _add(self, data: bytes) -> None:
         if len(self._body) + len(data) > BODY_LIMIT:
@@ -192,7 +211,7 @@ class Exchange:
         self.owed = True
         body, self._body = bytes(self._body), bytearray()
         # h11 lets visible ASCII alone through in both.
-        return Request(head.method.decode(), head.target.decode(), self._headers, body)
+        return Request(head.method.decode(), head.target.decode(), _pairs(head), body)
 
 
 def _new() -> h11.Connection:
@@ -204,6 +223,22 @@ def _head(status: int) -> bytes:
     lines = [b"HTTP/1.1 %d %s" % (status, HTTPStatus(status).phrase.encode())]
     lines += [b"%s: %s" % pair for pair in _IDENTITY]
     return b"\r\n".join([*lines, b""])
+
+
+def _pairs(head: h11.Request) -> list[Header]:
+    # Iterating over h11's own headers makes each pair in Python code.
+    return [(name.lower(), value) for name, value in head.headers.raw_items()]
+
+
+def _require_size(head: h11.Request) -> None:
+    """Raise RequestError where the head is too long, or announces a body that is."""
+    size = len(head.target)
+    for name, value in _pairs(head):
+        size += len(name) + len(value) + 4
+        if name == b"content-length" and int(value) > BODY_LIMIT:
+            raise _body_too_long()
+    if size > HEADER_LIMIT:
+        raise _head_too_long()
 
 
 def _refusal(error: h11.RemoteProtocolError) -> RequestError:

@@ -67,6 +67,39 @@ def test_it_does_not_matter_where_the_bytes_are_split(cuts: list[int]) -> None:
     assert not any(found[:-1])
 
 
+@pytest.mark.parametrize("cut", [1, 40, 1000])
+@pytest.mark.parametrize("method", ["POST", "GET", "PUT", "CONNECT", "HEAD"])
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"connection": "keep-alive"}, {"Connection": "close"}, {"upgrade": "x"}, {"X-A": "b"}],
+)
+def test_the_short_way_finds_what_h11_finds(cut: int, method: str, headers: dict[str, str]) -> None:
+    """All at once, and in two pieces, which is never the short way."""
+    data = request("/v1/save", b'{"cwd":"/p"}', method=method, headers=headers)
+    at_once, in_pieces = Exchange(), Exchange()
+    at_once.receive(data)
+    found = at_once.next_request()
+    slowly: Request | None = None
+    for piece in (data[:-cut], data[-cut:]):
+        if piece:
+            in_pieces.receive(piece)
+            slowly = in_pieces.next_request()
+    assert found == slowly
+    answer = Answer(200, b"{}")
+    assert at_once.answer(answer) == in_pieces.answer(answer)
+    assert at_once.over == in_pieces.over
+
+
+def test_a_length_beside_chunks_does_not_frame() -> None:
+    head = b"POST / HTTP/1.1\r\nhost: m\r\ncontent-length: 1\r\ntransfer-encoding: chunked\r\n\r\n"
+    assert parsed(head + b"2\r\n{}\r\n0\r\n\r\n").body == b"{}"
+
+
+def test_two_lengths_are_no_request() -> None:
+    data = request(body=b"{}", headers={"Content-Length": "1"})
+    assert refused(data).code == "bad_request"
+
+
 def test_two_requests_at_once_come_one_after_the_other() -> None:
     exchange = Exchange()
     exchange.receive(request(body=b"1") + request(body=b"2"))
