@@ -46,7 +46,8 @@ class Handlers:
         self._started = time.time()
 
     async def event(self, message: HookEvent, caller: Caller) -> None:
-        self._events.write(f"{message.session_id} {caller.shim.event}\n")
+        if not message.agent_id:
+            self._events.write(f"{message.session_id} {caller.shim.event}\n")
 
     async def session_started(self, message: SessionStarted, _caller: Caller) -> RawAnswer:
         from memoryd.daemon.dispatch import RawAnswer  # noqa: PLC0415

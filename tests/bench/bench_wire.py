@@ -28,7 +28,7 @@ from bench.measure import (
     show_ratio,
     show_value,
 )
-from wire import REPOSITORY, event, request, short_dir
+from wire import REPOSITORY, request, short_dir
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -47,32 +47,21 @@ RECEIVED = 1 << 16
 ECHO = Path(__file__).with_name("echo_server.py")
 SLEEP = "import anyio; anyio.run(anyio.sleep_forever)"
 
-EVENT = event(
-    transcript_path="/home/u/.claude/projects/-home-u-p/0f8fad5b-d9cb-469f-a165-70867728950e.jsonl",
-    cwd="/home/u/p",
-    hook_event_name="Stop",
-    prompt_id="2887ff2a-553b-4163-985c-e4ed56ea088c",
-    permission_mode="default",
-    stop_hook_active=False,
-    last_assistant_message="Done. " * 40,
-).replace(
-    b"\r\n\r\n",
-    b"\r\nmemoryd-event: 0123456789abcdef0123456789abcdef\r\nmemoryd-part: 0\r\n"
-    + b"".join(
-        b"memoryd-%s: %s\r\n" % (name, value.hex().encode())
-        for name, value in (
-            (b"project-dir", b"/home/u/p"),
-            (b"pid", b"4711"),
-            (b"executable", b"/usr/bin/claude"),
-            (b"entrypoint", b"cli"),
-            (b"attended", b"1"),
-            (b"origin", b"/home/u/.claude/plugins/memoryd/shim.py"),
-        )
-    )
-    + b"\r\n",
-    1,
+EVENT = request(
+    "/v1/tools_ran",
+    (REPOSITORY / "tests/fixtures/events/PostToolBatch-subagent.json").read_bytes(),
+    headers={
+        "memoryd-event": "0123456789abcdef0123456789abcdef",
+        "memoryd-part": "0",
+        "memoryd-project-dir": b"/home/user/demo".hex(),
+        "memoryd-pid": b"4711".hex(),
+        "memoryd-executable": b"/usr/bin/claude".hex(),
+        "memoryd-entrypoint": b"cli".hex(),
+        "memoryd-attended": b"1".hex(),
+        "memoryd-origin": b"/home/user/.claude/plugins/memoryd/shim.py".hex(),
+    },
 )
-"""A Stop event as a shim sends it."""
+"""A subagent's tools, as a shim sends them: decoded and typed, and nothing for the ledger."""
 
 
 @dataclass(slots=True)
