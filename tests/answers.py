@@ -111,11 +111,15 @@ def runs() -> list[RunRecord]:
     """Newest first: one that is being saved, one of each outcome, one of the day before."""
     return [
         RunRecord(
-            id="01JDQ5", project="alpha", session="bb10ab22-93", state="fork", started_at=NOW - 5
+            id="5c9f0ea1b7",
+            project="alpha",
+            session="bb10ab22-93",
+            state="fork",
+            started_at=NOW - 5,
         ),
         full_run(),
         RunRecord(
-            id="01JDQ3",
+            id="3c9f0ea1b7",
             project="a-project-with-a-long-name",
             session="cc10ab22-93",
             state="failed",
@@ -126,7 +130,7 @@ def runs() -> list[RunRecord]:
             failure=OVERLOADED,
         ),
         RunRecord(
-            id="01JDQ2",
+            id="2c9f0ea1b7",
             project="alpha",
             session="bb10ab22-93",
             state="no_change",
@@ -141,7 +145,7 @@ def runs() -> list[RunRecord]:
 
 def full_run() -> RunRecord:
     return RunRecord(
-        id="01JDQ4",
+        id="4c9f0ea1b7",
         project="alpha",
         session="fa100113-d557-4a1e",
         state="done",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import codecs
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd import __version__, paths
@@ -48,6 +49,9 @@ STDIN_LIMIT = 1.0
 """Seconds that the host's words on stdin are waited for: a script's stdin may never say anything."""
 
 
+ROOM_HINT = "df -h"
+
+
 class NotTypedError(MemorydError):
     """What was typed does not say enough, and its surroundings neither."""
 
@@ -76,6 +80,8 @@ def status(typed: Namespace, shell: Shell) -> int:
         body = _status_body(typed, shell)
     except NotRunningError as error:
         shell.complain(str(error), error.hint)
+        if fault := _room_fault(shell, ""):
+            shell.complain(fault, ROOM_HINT)
         if waiting := _spooled(shell):
             shell.note(f"{plural(waiting, 'event')} of sessions kept until it runs")
         return 3
@@ -84,7 +90,11 @@ def status(typed: Namespace, shell: Shell) -> int:
         return 0
     from memoryd.ctl import screens  # noqa: PLC0415  --json needs none
 
-    shell.show(screens.status(decoded(body, Status), _view(shell, verbose=typed.verbose)))
+    found = decoded(body, Status)
+    fault = _room_fault(shell, found.memory_root)
+    seen = (screens.Trouble(fault, ROOM_HINT),) if fault else ()
+    view = _view(shell)._replace(verbose=typed.verbose, seen=seen)
+    shell.show(screens.status(found, view))
     return 0
 
 
@@ -276,10 +286,18 @@ def _status_body(typed: Namespace, shell: Shell) -> bytes:
         return shell.client.ask_raw(GetStatus())
 
 
-def _view(shell: Shell, *, verbose: bool = False) -> View:
+def _view(shell: Shell) -> View:
     from memoryd.ctl.screens import View  # noqa: PLC0415  --json needs none
 
-    return View(shell.now, str(shell.home), verbose=verbose, compact=shell.terminal)
+    return View(shell.now, str(shell.home), compact=shell.terminal)
+
+
+def _room_fault(shell: Shell, memory_root: str) -> str:
+    """That a disk which memoryd writes to is full: what it then can't say, the ledger can't keep."""
+    from memoryd.ctl.process import room_fault  # noqa: PLC0415  only for the status
+
+    folders = [paths.state_dir(shell.env), *([Path(memory_root)] if memory_root else [])]
+    return next(filter(None, map(room_fault, folders)), "")
 
 
 def _spooled(shell: Shell) -> int:
@@ -333,9 +351,7 @@ def _statusline_settings(shell: Shell) -> bytes:
 
     from memoryd.ctl import plugin  # noqa: PLC0415
 
-    state = paths.state_dir(shell.env)
-    shim = plugin.plugin_dir(shell.env) / "shim.py"
-    words = [str(plugin.hook_interpreter()), "-I", "-S", "-B", str(shim)]
-    words += [str(paths.socket_path(shell.env)), str(paths.spool_dir(state)), "statusline"]
+    plugin.plugin_dir(shell.env)
+    words = plugin.shim_command(plugin.places_for(shell.env), "statusline")
     entry = {"statusLine": {"type": "command", "command": shlex.join(words)}}
     return json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -289,9 +289,9 @@ COMMANDS = (
         "log",
         f"{_COMMANDS}:log",
         "the last saves",
-        "Lists saves, newest first: when, of which project and session, how it ended, the lines added\n"
-        "(+), removed (-) and replaced (~), topic files, the backend, tokens in and out, and the\n"
-        "event. Without --project of all projects.",
+        "Lists saves, newest first: when, the run's id, of which project and session, how it ended,\n"
+        "the lines added (+), removed (-) and replaced (~), topic files, the backend, tokens in and\n"
+        "out, and the event. Without --project of all projects.",
         "memoryctl log --project -n 5",
         _log,
     ),
@@ -302,7 +302,7 @@ COMMANDS = (
         "Shows all of a run: times, backend, model, tokens, and every change that the reply asked for\n"
         "with what became of it, the reason where it was left out, and the person's words that it\n"
         "rests on. Without RUN the project's last one.",
-        "memoryctl show 01JD",
+        "memoryctl show 7c9f0e",
         _show,
     ),
     Command(

@@ -39,6 +39,9 @@ LOOK = 0.02
 LOG_TAIL = 65_536
 """Bytes at the end of the log in which its last line is looked for."""
 
+ROOM_WANTED = 1024 * 1024
+"""Bytes: with less, the ledger can't be written to for long."""
+
 HINT_FRONT = "try: "
 """How the daemon begins the line with the command that mends what it just named."""
 
@@ -221,9 +224,23 @@ def _wait_until_it_answers(
 
 def _ended(code: int, file: Path, before: int) -> StartError:
     word = last_word(file, before)
-    if not word.sentence and not os.statvfs(file.parent).f_bavail:
-        return StartError(f"no space is left on the disk of {file.parent}", "df -h")
+    if not word.sentence and (fault := room_fault(file.parent)):
+        return StartError(fault, "df -h")
     return StartError(word.sentence or f"it ended with status {code}", word.hint)
+
+
+def room_fault(folder: Path) -> str:
+    """That the disk of `folder` (or of what is to hold it) is full, or empty."""
+    try:
+        while not folder.exists():
+            folder = folder.parent
+        disk = os.statvfs(folder)
+    except OSError:
+        return ""  # it can't be entered: that shows where it is opened
+    left = disk.f_bavail * disk.f_frsize
+    if left >= ROOM_WANTED:
+        return ""
+    return f"the disk of {folder} is full: {left // 1024} kB left"
 
 
 def last_word(file: Path, since: int) -> LastWord:

@@ -7,7 +7,7 @@ a terminal. Knows nothing of what is shown.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal, NamedTuple, assert_never
 
 from memoryd.core import statusline
@@ -83,11 +83,12 @@ class Fields:
 
 
 class Column(NamedTuple):
-    """`right`: numbers. `gives`: cut where the terminal is narrow, the last such column first."""
+    """`right`: numbers. On a narrow terminal `spare` is left out, then `gives` is cut."""
 
     head: str
     right: bool = False
     gives: bool = False
+    spare: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -186,24 +187,42 @@ def _plain_table(table: Table) -> Iterator[str]:
 
 def _padded(table: Table, room: int | None = None) -> Iterator[list[Line]]:
     """Heads and rows, each cell as wide as its column's widest; `room`: all together at most."""
-    rows = [[line(column.head, "faint") for column in table.columns], *map(list, table.rows)]
-    widths = [max(len(_plain(cell)) for cell in cells) for cells in zip(*rows, strict=True)]
+    widths = _widths(table)
     if room is not None:
-        widths = _narrowed(table.columns, widths, room - len(BETWEEN) * (len(widths) - 1))
-    for row in rows:
+        widths = _narrowed(table.columns, widths, room)
+    for row in _headed(table):
         yield [
             _pad(cell, width, right=column.right)
             for cell, width, column in zip(row, widths, table.columns, strict=True)
         ]
 
 
+def _headed(table: Table) -> list[tuple[Line, ...]]:
+    return [tuple(line(column.head, "faint") for column in table.columns), *table.rows]
+
+
+def _widths(table: Table) -> list[int]:
+    columns = zip(*_headed(table), strict=True)
+    return [max(len(_plain(cell)) for cell in cells) for cells in columns]
+
+
+def _room(widths: Sequence[int]) -> int:
+    return sum(widths) + len(BETWEEN) * (len(widths) - 1)
+
+
 def _narrowed(columns: Sequence[Column], widths: list[int], room: int) -> list[int]:
     narrow = list(widths)
-    for at in reversed(range(len(columns))):
-        if columns[at].gives:
-            spare = max(0, narrow[at] - LEAST_WIDTH)
-            narrow[at] -= min(spare, max(0, sum(narrow) - room))
+    for at, column in enumerate(columns):
+        if column.gives:
+            left = max(0, narrow[at] - LEAST_WIDTH)
+            narrow[at] -= min(left, max(0, _room(narrow) - room))
     return narrow
+
+
+def _without_spare(table: Table) -> Table:
+    kept = [at for at, column in enumerate(table.columns) if not column.spare]
+    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
 
 
 def _pad(cell: Line, width: int, *, right: bool) -> Line:
@@ -261,6 +280,8 @@ def _rich_fields(rows: Sequence[tuple[str, Line]]) -> RichTable:
 
 
 def _draw_table(console: Console, table: Table) -> None:
+    if _room(_widths(table)) > console.width:
+        table = _without_spare(table)
     for number, row in enumerate(_padded(table, console.width)):
         text = _rich(tuple(span for cell in row for span in (*cell, Span(BETWEEN))))
         text.rstrip()

@@ -23,8 +23,16 @@ if TYPE_CHECKING:
 COMPACT_FROM = 6
 """Projects from which on those with nothing to say get one row each."""
 
-SHORT_ID = 8
-"""Characters of a session's id, as the log shows them."""
+SHORT_SESSION, SHORT_RUN = 8, 6
+"""Characters of an id, as the log shows them; `show` takes the start of a run's id."""
+
+
+class Trouble(NamedTuple):
+    """What is wrong, and the command that mends it (or empty)."""
+
+    sentence: str
+    hint: str = ""
+    tone: Tone = "bad"
 
 
 class View(NamedTuple):
@@ -35,14 +43,8 @@ class View(NamedTuple):
     verbose: bool = False
     compact: bool = False
     """Many projects may be shortened: somebody has to read it."""
-
-
-class Trouble(NamedTuple):
-    """What is wrong, and the command that mends it (or empty)."""
-
-    sentence: str
-    hint: str = ""
-    tone: Tone = "bad"
+    seen: tuple[Trouble, ...] = ()
+    """What memoryctl found wrong itself."""
 
 
 # ── status ─────────────────────────────────────────────────────────────────────────────────────────
@@ -78,7 +80,7 @@ def troubles(found: Status, now: float) -> list[Trouble]:
 
 
 def _opening(found: Status, view: View) -> Iterator[Element]:
-    wrong = troubles(found, view.now)
+    wrong = [*view.seen, *troubles(found, view.now)]
     for trouble in wrong:
         yield Say(line(trouble.sentence, trouble.tone))
         if trouble.hint:
@@ -236,11 +238,12 @@ def log(runs: list[RunRecord], view: View) -> list[Element]:
         return [Say(line("no save yet", "faint"))]
     columns = (
         Column("time"),
+        Column("run"),
         Column("project", gives=True),
         Column("session"),
         Column("state"),
         Column("lines"),
-        Column("topics", gives=True),
+        Column("topics", spare=True),
         Column("backend"),
         Column("in", right=True),
         Column("out", right=True),
@@ -254,8 +257,9 @@ def _log_row(run: RunRecord, view: View) -> tuple[Line, ...]:
     stems = [topic.removesuffix(".md") for topic in run.topics]
     return (
         line(at, "faint"),
+        line(run.id[:SHORT_RUN]),
         line(run.project, "strong"),
-        line(run.session[:SHORT_ID]),
+        line(run.session[:SHORT_SESSION]),
         _state(run),
         line(_signed(run), "good"),
         line(", ".join(stems)),

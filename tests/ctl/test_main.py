@@ -7,6 +7,7 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import answers
@@ -298,6 +299,29 @@ class TestExitCodes:
             (spool / name).touch()
         assert typed("status") == 3
         assert typed.err.endswith("\n2 events of sessions kept until it runs\n")
+
+    def test_the_status_says_that_a_disk_is_full(
+        self, typed: Typed, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def nearly_full(_: Path) -> SimpleNamespace:
+            return SimpleNamespace(f_bavail=2, f_frsize=4096)
+
+        monkeypatch.setattr(os, "statvfs", nearly_full)
+        sentence = f"the disk of {folder} is full: 8 kB left\n"
+        assert typed("status") == 3
+        assert f"\nmemoryctl: {sentence}try: df -h\n" in typed.err
+        with daemon(folder, answers.calm()):
+            assert typed("status") == 0
+        assert typed.out.startswith(f"{sentence}  try: df -h\n")
+
+    def test_what_a_file_says_of_a_daemon_counts_for_nothing(
+        self, typed: Typed, folder: Path
+    ) -> None:
+        state = folder / "home/.local/state/memoryd"
+        state.mkdir(parents=True)
+        (state / "daemon").write_text("pid 1, version 0, /bin/init")
+        assert typed("stop") == 3
+        assert typed.err.count("\n") == 1
 
     def test_stop_without_a_daemon_is_one_line(self, typed: Typed) -> None:
         assert typed("stop") == 3

@@ -109,6 +109,12 @@ class TestDraw:
     def test_a_narrow_terminal_cuts_the_column_that_gives(self) -> None:
         assert rows_of_a_table(width=16) == ["project    state", "a-very-l…  done", ""]
 
+    def test_a_narrow_terminal_leaves_out_what_can_be_spared(self) -> None:
+        columns = (Column("a"), Column("topics", spare=True), Column("b"))
+        table = Table(columns, (tuple(map(render.line, ("1", "history", "2"))),))
+        assert drawn([table], width=13, colour=False) == "a  topics   b\n1  history  2\n"
+        assert drawn([table], width=12, colour=False) == "a  b\n1  2\n"
+
     def test_the_column_that_gives_keeps_a_least_width(self) -> None:
         assert rows_of_a_table(width=12) == ["project   s…", "a-very-…  d…", ""]
 
