@@ -6,17 +6,22 @@ counts them.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memoryd.core.memory.document import CRITICAL, SECTION_LEVEL, outline
+from memoryd.core.memory.document import CRITICAL, outline
 from memoryd.core.memory.rules import BLOCK_MARK
+from memoryd.core.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-_REST_ROOM = 400
-"""Units kept free for the sentence that names what was not loaded, without its path."""
+_WORD = 40
+"""Characters at the end of a slice in which a space is looked for."""
+
+_TAIL_SHARE = 8
+"""Where not everything fits, what stands behind the memory gets so small a share of one part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,52 +44,54 @@ def units(text: str) -> int:
 def split(block: str, memory: str, path: str, *, project: str, most: int, limit: int) -> Load:
     """`block`, which holds `memory`, in at most `most` parts of at most `limit` units.
 
-    Where it does not fit, the critical rules go first and the rest is named with its `path`.
+    Parts end at line ends; where that wastes too much room, anywhere. Where it does not fit at all, the
+    critical rules go first and the rest is named with its `path`.
     """
     total = memory.count("\n") + 1 if memory else 0
     room = limit - units(_header(project, most, most))
     pieces = list(_pieces(block, room))
+    if len(pieces) > most:
+        pieces = list(_slices(block, room))
     if len(pieces) <= most:
         return Load(_numbered(pieces, project), total, total)
-    head, _, tail = block.partition(memory)
-    lost = most * _longest_line(memory, limit)
-    free = most * room - units(head + tail) - units(path) - _REST_ROOM - lost
-    chosen = _most_important(memory, free)
-    kept = "\n".join(chosen)
-    rest = (
-        f"{total - len(chosen)} of {total} lines of the memory are not shown here for lack of room: "
-        f"read {path} when they may matter."
-    )
-    pieces = list(_pieces(f"{head}{kept}\n\n{rest}{tail}", room))
-    return Load(_numbered(pieces[:most], project), len(chosen), total)
+    head, _, tail = block.partition(memory) if memory else (block, "", "")
+    lines = _by_importance(memory)
+
+    def shortened(count: int) -> list[str]:
+        rest = (
+            f"{total - count} of {total} lines of the memory are not shown here for lack of room: "
+            f"read {path} when they may matter."
+        )
+        text = f"{head}{_joined(lines[:count])}{rest}{cut(tail, limit // _TAIL_SHARE)}"
+        return list(_pieces(text, room))
+
+    too_many = bisect_left(range(total + 1), True, key=lambda count: len(shortened(count)) > most)
+    loaded = max(too_many - 1, 0)
+    return Load(_numbered(shortened(loaded)[:most], project), loaded, total)
 
 
-def _most_important(memory: str, room: int) -> list[str]:
-    """Lines that fit into `room` units: the critical rules first, then the rest in file order."""
+def _joined(lines: Sequence[str]) -> str:
+    return "\n".join((*lines, "", "")) if lines else ""
+
+
+def _by_importance(memory: str) -> list[str]:
+    """The critical rules first, then the rest in file order."""
     lines = memory.split("\n")
     critical = _critical(lines)
-    order = [*critical, *(index for index in range(len(lines)) if index not in critical)]
-    chosen = []
-    for index in order:
-        room -= units(lines[index]) + 1
-        if room < 0:
-            break
-        chosen.append(index)
-    return [lines[index] for index in chosen]
+    return [
+        *lines[critical.start : critical.stop],
+        *lines[: critical.start],
+        *lines[critical.stop :],
+    ]
 
 
 def _critical(lines: Sequence[str]) -> range:
-    sections = [found for found in outline(lines).headings if found.level == SECTION_LEVEL]
-    ends = [found.at for found in sections[1:]] + [len(lines)]
-    for heading, end in zip(sections, ends, strict=True):
+    sections = outline(lines).sections
+    ends = [*(found.at for found in sections), len(lines)]
+    for heading, end in zip(sections, ends[1:], strict=True):
         if heading.key == CRITICAL.casefold():
             return range(heading.at, end)
     return range(0)
-
-
-def _longest_line(memory: str, limit: int) -> int:
-    """What a part may lose at its end because a line is not broken."""
-    return min(max(units(line) for line in memory.split("\n")), limit // 4)
 
 
 def _pieces(text: str, limit: int) -> Iterator[str]:
@@ -106,10 +113,24 @@ def _pieces(text: str, limit: int) -> Iterator[str]:
 
 
 def _broken(line: str, limit: int) -> Iterator[str]:
-    size = limit // 2 if units(line) >= limit else len(line)
-    yield line[:size]
-    for at in range(size, len(line), max(size, 1)):
-        yield line[at : at + size]
+    if units(line) < limit:
+        yield line
+    else:
+        yield from _slices(line, limit - 1)
+
+
+def _slices(text: str, limit: int) -> Iterator[str]:
+    """`text` in slices of at most `limit` units, behind a space where there is one near the end."""
+    start = 0
+    while start < len(text):
+        end = start + max(limit, 1)
+        while start + 1 < end and (over := units(text[start:end]) - limit) > 0:
+            end -= (over + 1) // 2
+        if end < len(text):
+            space = text.rfind(" ", max(end - _WORD, start + 1), end)
+            end = space + 1 if space > 0 else end
+        yield text[start:end]
+        start = end
 
 
 def _numbered(pieces: Sequence[str], project: str) -> tuple[str, ...]:

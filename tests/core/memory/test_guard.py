@@ -99,7 +99,7 @@ def test_a_remove_under_critical_rules_rests_on_what_the_user_typed() -> None:
     ("text", "allowed"),
     [
         ("Never push to main", True),
-        ("**Never** push: main", True),
+        ("**Never** push main", True),
         ("Push to main", False),
         ("Never push to main, since CI deploys it badly", False),
         ("…", False),
