@@ -78,6 +78,6 @@ def test_what_is_printed_holds_no_hazard(text: str) -> None:
     assert hazard(printable(text)) == ""
 
 
-@given(st.text(st.characters(), max_size=20), st.sampled_from(["\ud800", "\udfff", "\udc80"]))
+@given(st.text(max_size=20), st.sampled_from(["\ud800", "\udfff", "\udc80"]))
 def test_what_is_stored_is_utf_8(text: str, half: str) -> None:
     assert storable(text + half + text).encode() == (text + "\ufffd" + text).encode()
