@@ -23,7 +23,6 @@ from memoryd.protocol import (
     GetVersion,
     Message,
     Save,
-    SessionStarted,
     TurnEnded,
 )
 
@@ -63,7 +62,6 @@ class Desk:
             GetVersion: self.version,
             GetStatus: self.status,
             Follow: self.follow,
-            SessionStarted: self.session_started,
         }
 
     async def turn_ended(self, message: TurnEnded, caller: Caller) -> None:
@@ -87,15 +85,6 @@ class Desk:
     async def follow(self, _message: Follow, caller: Caller) -> Stream:
         self.callers.append(caller)
         return Stream(self.lines)
-
-    async def session_started(self, message: SessionStarted, caller: Caller) -> RawAnswer:
-        """Each part waits for the end of the one before it."""
-        before = self.callers[-1] if self.callers else None
-        self.callers.append(caller)
-        self.came.set()
-        if before is not None:
-            await before.gone()
-        return RawAnswer(message.source.encode())
 
 
 @pytest.fixture
@@ -282,111 +271,10 @@ async def test_the_limit_of_a_long_answer_starts_anew_with_each_piece(path: Path
         assert size == 2_000_000
 
 
-async def test_a_handler_learns_that_its_client_is_gone(path: Path, desk: Desk) -> None:
-    left = anyio.Event()
-
-    async def wait(_message: Save, caller: Caller) -> None:
-        desk.came.set()
-        await caller.gone()
-        left.set()
-
-    async with serving(path, {Save: wait}):
-        client = await Client.connect(path)
-        await client.send(request("/v1/save", b"{}"))
-        await desk.came.wait()
-        await settle()
-        assert not left.is_set()
-        await client.close()
-        with anyio.fail_after(5):
-            await left.wait()
-
-
-async def test_a_client_is_still_there_while_it_sends_its_next_request(
-    path: Path, desk: Desk
-) -> None:
-    async with connected(path, desk) as client, anyio.create_task_group() as tasks:
-        await client.send(request("/v1/save", b"{}"))
-        await desk.came.wait()
-        left = anyio.Event()
-
-        async def watch() -> None:
-            await desk.callers[0].gone()
-            left.set()
-
-        tasks.start_soon(watch)
-        await settle()
-        await client.send(event(last_assistant_message="x" * 100_000))
-        await settle()
-        assert not left.is_set()
-        desk.let_go.set()
-        assert (await client.answer()).status == 200
-        assert (await client.answer()).status == 200
-        assert (await client.ask(event())).status == 200
-        assert not left.is_set()
-        await client.close()
-        with anyio.fail_after(5):
-            await left.wait()
-    assert len(desk.got) == 2
-
-
-async def test_the_parts_of_a_session_start_are_answered_in_the_order_of_the_exits(
-    path: Path, desk: Desk
-) -> None:
-    answers: list[str] = []
-
-    async def part(client: Client, number: int) -> None:
-        got = await client.answer()
-        answers.append(got.body.decode())
-        # Printed, and not ended yet: no later part may have its answer.
-        await settle()
-        assert len(answers) == number + 1
-        await client.close()
-
-    async with serving(path, desk.handlers), anyio.create_task_group() as tasks:
-        clients = [await Client.connect(path) for _ in range(6)]
-        for number, client in enumerate(clients):
-            await client.send(event("session_started", source=f"part {number}"))
-            await settle()
-        assert len(desk.callers) == 6
-        for number in (5, 3, 0, 1, 4, 2):
-            tasks.start_soon(part, clients[number], number)
-    assert answers == [f"part {number}" for number in range(6)]
-
-
-@pytest.mark.parametrize("header", [{}, {"connection": "close"}])
-async def test_the_end_of_a_client_is_known_after_its_answer(
-    path: Path, desk: Desk, header: dict[str, str]
-) -> None:
-    async with serving(path, desk.handlers), anyio.create_task_group() as tasks:
-        client = await Client.connect(path)
-        await client.ask(request("/v1/turn_ended", {"session_id": "s"}, headers=header))
-        left = anyio.Event()
-
-        async def watch() -> None:
-            await desk.callers[0].gone()
-            left.set()
-
-        tasks.start_soon(watch)
-        await settle()
-        assert not left.is_set()
-        await client.close()
-        with anyio.fail_after(5):
-            await left.wait()
-
-
 async def test_a_client_that_asked_to_close_sees_the_end_at_once(path: Path, desk: Desk) -> None:
     async with connected(path, desk) as client:
         await client.ask(event().replace(b"\r\n\r\n", b"\r\nconnection: close\r\n\r\n", 1))
         assert await client.ended()
-
-
-async def test_a_dropped_connection_counts_as_gone(path: Path, desk: Desk) -> None:
-    async with connected(path, desk) as client:
-        await client.ask(event())
-        await settle()
-        advance(10.1)
-        with anyio.fail_after(5):
-            await desk.callers[0].gone()
 
 
 async def test_a_follower_gets_each_line_when_it_comes(path: Path, desk: Desk) -> None:
