@@ -233,8 +233,5 @@ def _no_locks_on(directory: Path) -> Warned:
     # msgspec is not loaded for the sake of a second start that ends at once.
     from memoryd.protocol import Warned  # noqa: PLC0415
 
-    return Warned(
-        code="no_locks",
-        sentence=f"locks do not work on {directory}: two machines with this home keep apart journals",
-        hint="memoryctl doctor",
-    )
+    sentence = f"locks do not work on {directory}: the socket alone says whether a daemon runs"
+    return Warned(code="no_locks", sentence=sentence)
