@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from memoryd.ctl import parser
-from memoryd.errors import MemorydError, NotRunningError
-
+# Not the one of `typing`, whose import takes longer than a status line may.
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from argparse import Namespace
     from collections.abc import Callable
 
     from memoryd.ctl.shell import Shell
+    from memoryd.errors import MemorydError
 
 FINE, SAID_NO, NOT_RUNNING, OTHER_GENERATION = 0, 1, 3, 4
 """Exit codes; 2 is argparse's for what can't be understood."""
@@ -29,8 +27,14 @@ INTERRUPTED = 130
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
+    if arguments is None:
+        arguments = sys.argv[1:]
+        if arguments == ["statusline"]:
+            from memoryd.ctl import quick  # noqa: PLC0415  before anything that takes time
+
+            quick.as_a_hook()
     try:
-        return _main(sys.argv[1:] if arguments is None else arguments)
+        return _main(arguments)
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -38,6 +42,8 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _main(arguments: list[str]) -> int:
+    from memoryd.ctl import parser  # noqa: PLC0415  see `main`
+
     typed = parser.parse(arguments)
     from memoryd.ctl.shell import Shell  # noqa: PLC0415  a help page needs none
 
@@ -49,6 +55,8 @@ def _main(arguments: list[str]) -> int:
 
 def attempt(run: Callable[[Namespace, Shell], int], typed: Namespace, shell: Shell) -> int:
     """The command's exit code; a failure is told on stderr."""
+    from memoryd.errors import MemorydError  # noqa: PLC0415  see `main`
+
     try:
         return run(typed, shell)
     except MemorydError as error:
@@ -74,6 +82,8 @@ def _function(named: str) -> Callable[[Namespace, Shell], int]:
 
 
 def _code(error: MemorydError) -> int:
+    from memoryd.errors import NotRunningError  # noqa: PLC0415  see `main`
+
     if isinstance(error, NotRunningError):
         return NOT_RUNNING
     from memoryd.ctl.client import GenerationError  # noqa: PLC0415  it raised this one, if any did
@@ -83,9 +93,9 @@ def _code(error: MemorydError) -> int:
 
 def _reader_gone() -> int:
     """`memoryctl log | head`: what is left goes nowhere, also at the interpreter's end."""
-    with suppress(OSError, ValueError):
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nowhere, 1)
+    os.close(nowhere)
     return FINE
 
 

@@ -426,7 +426,7 @@ class TestStatusline:
         self, env: dict[str, str], folder: Path
     ) -> None:
         with AnsweringDaemon(folder / "s", Reply(b"memory: \x1b]0;x\x07\n")):
-            done = process(env, "statusline", stdin=self.EVENT)
+            done = process({**env, "NO_COLOR": "1"}, "statusline", stdin=self.EVENT)
         assert done.stdout == b"memory: \\u{1b}]0;x\\u{7}\n"
 
     def test_as_a_hook_it_is_silent_without_a_daemon(self, env: dict[str, str]) -> None:
