@@ -7,6 +7,7 @@ typed, so that no command pays for another.
 from __future__ import annotations
 
 import argparse
+import os
 import sys
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 USAGE = 2
 """Exit code of a command that can't be understood."""
+
+PAGE_WIDTH = 100
+"""Columns of a help page at most."""
 
 DEFAULT = "status"
 """The command where none is named."""
@@ -45,6 +49,20 @@ class Parser(argparse.ArgumentParser):
         sys.exit(USAGE)
 
 
+class _Page(argparse.RawDescriptionHelpFormatter):
+    """A help page as wide as the terminal, but no wider than prose should be.
+
+    Where it is not told the width, it imports shutil and with it three compressions, for each option.
+    """
+
+    def __init__(self, prog: str) -> None:
+        try:
+            columns = int(os.environ.get("COLUMNS", "")) or PAGE_WIDTH
+        except ValueError:
+            columns = os.get_terminal_size(1).columns if os.isatty(1) else PAGE_WIDTH
+        super().__init__(prog, width=min(columns, PAGE_WIDTH) - 2)
+
+
 def build() -> Parser:
     """The whole parser; after parsing, `run` names the function of the command."""
     parser = Parser(
@@ -54,18 +72,24 @@ def build() -> Parser:
             " shows the status."
         ),
         epilog="example:\n  memoryctl\n\n`memoryctl COMMAND --help` explains a command.",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Page,
         allow_abbrev=False,
     )
     parser.add_argument("--version", action="store_const", const="version", help=argparse.SUPPRESS)
-    commands = parser.add_subparsers(metavar="COMMAND", dest="command", title="commands")
+    commands = parser.add_subparsers(
+        # With a name given it lays out no usage line, for which it would import shutil.
+        prog="memoryctl",
+        metavar="COMMAND",
+        dest="command",
+        title="commands",
+    )
     for command in COMMANDS:
         page = commands.add_parser(
             command.name,
             help=command.summary,
             description=command.text,
             epilog=f"example:\n  {command.example}",
-            formatter_class=argparse.RawDescriptionHelpFormatter,
+            formatter_class=_Page,
             allow_abbrev=False,
         )
         page.set_defaults(run=command.run)
