@@ -8,83 +8,184 @@ Prefixes and lengths are those that each issuer documents for its tokens.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
 _WORD = r"[A-Za-z0-9_-]"
+_SIGN = r"[\"'`]?\s{0,9}(?:[:=]|=>|:=)\s{0,9}[\"'`]?"
+"""What stands between a name and its value in code, JSON, YAML and a shell."""
 
-_TABLE: tuple[tuple[str, str], ...] = (
+# Every repeat that can fail late is bounded: over a hostile text the scan would else be quadratic.
+_TOKENS: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    # kind, what a text must hold in lower case for the pattern to be tried, pattern
     (
         "private-key",
-        # a body stops at the next double hyphen: one pass, also over many heads without an end
+        ("private key",),
         r"-----BEGIN [A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
-        r"(?:[A-Za-z0-9+/=\s\\:,.()]|-(?!-))*(?:-----END [A-Z0-9 ]{0,30}-----)?",
+        r"(?:[^-]*+(?:-(?!-)[^-]*+)*+-----END [A-Z0-9 ]{0,20}PRIVATE KEY(?: BLOCK)?-----"
+        r"|(?:(?:\s|\\[nr])*+[A-Za-z0-9+/=]{16,}+)*+)",
     ),
-    ("anthropic-key", rf"sk-ant-[a-z0-9]+-{_WORD}{{20,}}"),
-    ("openai-key", rf"sk-(?:proj|svcacct|admin|or-v1)-{_WORD}{{20,}}|sk-[A-Za-z0-9]{{40,}}"),
-    ("github-token", r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}"),
-    ("gitlab-token", rf"gl(?:pat|dt|rt|ptt|cbt|ft|soat)-{_WORD}{{20,}}"),
-    ("aws-access-key", r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}"),
+    ("anthropic-key", ("sk-ant-",), rf"sk-ant-{_WORD}{{20,}}"),
     (
-        "aws-secret-key",
-        r"(?i:aws_?(?:secret_?access_?key|secret|session_?token))[\"']?\s*[:=]\s*[\"']?"
-        r"(?P<secret>[A-Za-z0-9/+=]{40,})",
+        "openai-key",
+        ("sk-",),
+        rf"sk-(?:proj|svcacct|admin|or-v1|None)-{_WORD}{{20,}}"
+        r"|sk-(?=[A-Za-z]{0,60}\d)[A-Za-z0-9]{20,}",
     ),
-    ("google-key", rf"AIza{_WORD}{{35}}|GOCSPX-{_WORD}{{20,}}|ya29\.{_WORD}{{20,}}"),
-    ("slack-token", r"xox[abeoprs]-[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}"),
-    ("slack-webhook", r"https://hooks\.slack\.com/(?:services|workflows)/[A-Za-z0-9/_-]{20,}"),
-    ("stripe-key", r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{20,}"),
-    ("npm-token", r"npm_[A-Za-z0-9]{36}"),
-    ("pypi-token", rf"pypi-{_WORD}{{40,}}"),
-    ("jwt", rf"eyJ{_WORD}{{8,}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
-    ("huggingface-token", r"hf_[A-Za-z0-9]{30,}"),
-    ("sendgrid-key", rf"SG\.{_WORD}{{16,}}\.{_WORD}{{32,}}"),
-    ("twilio-key", r"SK[0-9a-f]{32}"),
-    ("telegram-token", rf"\d{{8,10}}:AA{_WORD}{{33}}"),
-    ("discord-token", rf"[MNO][A-Za-z0-9]{{23,25}}\.{_WORD}{{6}}\.{_WORD}{{27,}}"),
-    ("databricks-token", r"dapi[0-9a-f]{32}"),
-    ("digitalocean-token", r"do[opr]_v1_[0-9a-f]{64}"),
-    ("vault-token", rf"hv[sbr]\.{_WORD}{{24,}}"),
-    ("docker-token", rf"dckr_(?:pat|oat)_{_WORD}{{20,}}"),
-    ("age-key", r"AGE-SECRET-KEY-1[0-9A-Z]{40,}"),
-    ("azure-key", r"(?i:AccountKey|SharedAccessKey)=(?P<secret>[A-Za-z0-9+/]{40,}={0,2})"),
-    ("shopify-token", r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
-    ("linear-key", r"lin_api_[A-Za-z0-9]{32,}"),
-    ("notion-token", r"ntn_[A-Za-z0-9]{40,}"),
-    ("postman-key", r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
-    ("grafana-token", r"gl(?:sa|c)_[A-Za-z0-9_=+/]{32,}"),
-    ("supabase-key", r"sbp_[0-9a-f]{40}|sb_secret_[A-Za-z0-9_-]{20,}"),
-    ("groq-key", r"gsk_[A-Za-z0-9]{40,}"),
-    ("xai-key", r"xai-[A-Za-z0-9]{40,}"),
-    ("sentry-token", r"sntry[su]_[A-Za-z0-9_=+/-]{40,}"),
-    ("mailgun-key", r"key-[0-9a-f]{32}"),
+    (
+        "github-token",
+        ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+        r"gh[pousr]_[A-Za-z0-9]{30,}|github_pat_[A-Za-z0-9_]{22,}",
+    ),
+    (
+        "gitlab-token",
+        ("glpat-", "gldt-", "glrt-", "glptt-", "glcbt-", "glft-", "glsoat-"),
+        rf"gl(?:pat|dt|rt|ptt|cbt|ft|soat)-{_WORD}{{20,}}(?:\.[0-9a-z]{{2}}\.[0-9a-z]{{9}})?",
+    ),
+    (
+        "aws-access-key",
+        ("akia", "asia", "abia", "acca"),
+        r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}(?![A-Za-z0-9])",
+    ),
+    (
+        "google-key",
+        ("aiza", "gocspx-", "ya29."),
+        rf"AIza{_WORD}{{35}}|GOCSPX-{_WORD}{{20,}}|ya29\.{_WORD}{{20,}}",
+    ),
+    (
+        "slack-token",
+        ("xox", "xapp-"),
+        r"xox[abeoprs]-(?=[A-Za-z-]{0,40}\d)[A-Za-z0-9-]{10,}|xapp-\d-[A-Za-z0-9-]{10,}",
+    ),
+    (
+        "slack-webhook",
+        ("hooks.slack.com",),
+        r"https://hooks\.slack\.com/(?:services|workflows|triggers)/[A-Za-z0-9/_-]{20,}",
+    ),
+    (
+        "stripe-key",
+        ("_live_", "_test_", "whsec_"),
+        r"(?:sk|rk)_(?:live|test)_[A-Za-z0-9]{16,}|whsec_[A-Za-z0-9+/=]{20,}",
+    ),
+    ("npm-token", ("npm_",), r"npm_[A-Za-z0-9]{36}"),
+    (
+        "pypi-token",
+        ("pypi-",),
+        rf"pypi-(?=AgE|[A-Za-z_-]{{0,99}}\d)(?=AgE|[0-9a-z_-]{{0,99}}[A-Z]){_WORD}{{40,}}",
+    ),
+    ("jwt", (".eyj",), rf"eyJ{_WORD}{{8,4096}}\.eyJ{_WORD}{{8,}}\.{_WORD}{{8,}}"),
+    ("huggingface-token", ("hf_",), r"hf_[A-Za-z0-9]{30,}"),
+    ("sendgrid-key", ("sg.",), rf"SG\.{_WORD}{{16,}}\.{_WORD}{{32,}}"),
+    ("twilio-key", ("sk",), r"SK[0-9a-fA-F]{32}(?![A-Za-z0-9])"),
+    ("telegram-token", (":a",), rf"(?:bot)?\d{{8,10}}:A{_WORD}{{34}}"),
+    (
+        "discord-token",
+        (".",),
+        rf"[MNO][A-Za-z0-9]{{23,25}}\.{_WORD}{{6}}\.{_WORD}{{27,}}",
+    ),
+    (
+        "discord-webhook",
+        ("api/webhooks/",),
+        rf"https://(?:[a-z]+\.)?discord(?:app)?\.com/api/webhooks/\d+/{_WORD}{{40,}}",
+    ),
+    ("databricks-token", ("dapi",), r"dapi[0-9a-f]{32}"),
+    ("digitalocean-token", ("_v1_",), r"do[opr]_v1_[0-9a-f]{64}"),
+    ("vault-token", ("hvs.", "hvb.", "hvr."), rf"hv[sbr]\.{_WORD}{{24,}}"),
+    ("docker-token", ("dckr_",), rf"dckr_(?:pat|oat)_{_WORD}{{20,}}"),
+    ("age-key", ("age-secret-key-",), r"AGE-SECRET-KEY-1[0-9A-Z]{40,}"),
+    ("azure-secret", ("q~",), r"[A-Za-z0-9_~.]{3}\dQ~[A-Za-z0-9_~.-]{31,34}"),
+    ("shopify-token", ("shp",), r"shp(?:at|ca|pa|ss)_[0-9a-fA-F]{32}"),
+    ("linear-key", ("lin_api_",), r"lin_api_[A-Za-z0-9]{32,}"),
+    ("notion-token", ("ntn_",), r"ntn_[A-Za-z0-9]{40,}"),
+    ("postman-key", ("pmak-",), r"PMAK-[0-9a-f]{24}-[0-9a-f]{34}"),
+    ("grafana-token", ("glsa_", "glc_"), r"gl(?:sa|c)_[A-Za-z0-9_=+/]{32,}"),
+    ("supabase-key", ("sbp_", "sb_secret_"), rf"sbp_[0-9a-f]{{40}}|sb_secret_{_WORD}{{20,}}"),
+    ("groq-key", ("gsk_",), r"gsk_[A-Za-z0-9]{40,}"),
+    ("xai-key", ("xai-",), r"xai-[A-Za-z0-9]{40,}"),
+    ("sentry-token", ("sntrys_", "sntryu_"), r"sntry[su]_[A-Za-z0-9_=+/-]{40,}"),
+    ("mailgun-key", ("key-",), r"key-[0-9a-f]{32}(?![A-Za-z0-9])"),
+    ("mailchimp-key", ("-us",), r"[0-9a-f]{32}-us\d{1,2}(?![A-Za-z0-9])"),
+    ("brevo-key", ("xkeysib-",), r"xkeysib-[0-9a-f]{64}-[A-Za-z0-9]{16}"),
+    ("atlassian-token", ("atatt3", "atctt3"), r"AT[AC]TT3[A-Za-z0-9_=-]{60,}"),
+    ("heroku-key", ("hrku-",), rf"HRKU-{_WORD}{{30,}}"),
+    ("netlify-token", ("nfp_",), r"nfp_[A-Za-z0-9]{36,}"),
+    ("tailscale-key", ("tskey-",), r"tskey-[a-z]{2,12}-[A-Za-z0-9]{8,}(?:-[A-Za-z0-9]{16,})?"),
+    ("replicate-token", ("r8_",), r"r8_[A-Za-z0-9]{37}"),
+    ("figma-token", ("figd_",), rf"figd_{_WORD}{{30,}}"),
+    ("newrelic-key", ("nrak-",), r"NRAK-[A-Z0-9]{27}"),
+    ("rubygems-key", ("rubygems_",), r"rubygems_[0-9a-f]{48}"),
+    (
+        "doppler-token",
+        ("dp.",),
+        r"dp\.(?:pt|st|ct|sa|scim)\.(?:[a-z0-9_-]{2,35}\.)?[A-Za-z0-9]{40,}",
+    ),
+    ("planetscale-token", ("pscale_",), rf"pscale_(?:tkn|pw|oauth)_{_WORD}{{30,}}"),
+    ("terraform-token", (".atlasv1.",), rf"[A-Za-z0-9]{{14}}\.atlasv1\.{_WORD}{{60,}}"),
+    ("pulumi-token", ("pul-",), r"pul-[0-9a-f]{40}"),
+    ("perplexity-key", ("pplx-",), r"pplx-[A-Za-z0-9]{40,}"),
+    ("langsmith-key", ("lsv2_",), r"lsv2_(?:pt|sk)_[0-9a-f]{32}_[0-9a-f]{10}"),
+    ("onepassword-token", ("ops_eyj",), rf"ops_eyJ{_WORD}{{100,}}"),
     (
         "url-password",
+        ("://",),
         r"[A-Za-z][A-Za-z0-9+.-]{1,20}://[^\s/:@'\"<>]*:"
-        r"(?![$%{*]|\[redacted:)(?P<secret>[^\s/@'\"<>]+)@(?=[^\s/])",
+        r"(?![${*]|%(?![0-9A-Fa-f]{2})|\d{1,5}[?#]|\[redacted:)"
+        r"(?P<secret>[^\s/@'\"<>]+)@(?=[^\s/])(?!sha\d{3}:)",
+    ),
+)
+
+_VALUES: tuple[tuple[str, tuple[str, ...], str], ...] = (
+    # as above, for secrets that only the name before them tells
+    (
+        "aws-secret-key",
+        ("secret", "session"),
+        r"(?i:(?:aws[_-]?)?(?:secret[_-]?access[_-]?key|session[_-]?token)|aws[_-]?secret(?:[_-]?key)?)"
+        rf"(?:{_SIGN}|\s)(?P<secret>[A-Za-z0-9/+=]{{40,}})",
+    ),
+    (
+        "azure-key",
+        ("accountkey", "sharedaccesskey"),
+        r"(?i:AccountKey|SharedAccessKey)=(?P<secret>[A-Za-z0-9+/]{40,}={0,2})",
     ),
     (
         "authorization",
-        r"(?i:authorization[\"']?\s*[:=]\s*[\"']?(?:bearer|basic|token))\s+"
-        r"(?P<secret>[A-Za-z0-9._~+/=-]{12,})",
+        ("authorization",),
+        r"(?i:authorization[\"'`\]]{0,2}\s{0,9}[:=,]\s{0,9}[\"'`]?(?:bearer|basic|token|apikey|bot))\s{1,9}"
+        r"(?P<secret>(?=[A-Za-z._~+/=-]{0,99}\d|[a-z0-9._~+/=-]{0,99}[a-z][A-Z])[A-Za-z0-9._~+/=-]{12,}(?<!\.))",
+    ),
+    (
+        "bearer",
+        ("bearer",),
+        r"(?i:bearer)\s{1,9}(?P<secret>(?=[A-Za-z._~+/=-]{0,99}\d)[A-Za-z0-9._~+/=-]{20,}(?<!\.))",
     ),
     (
         "assigned-secret",
-        r"(?i:[A-Za-z0-9_.-]{0,40}(?:api_?key|secret|token|passwo?r?d|credential)[A-Za-z0-9_]{0,40})"
-        r"[\"']?\s*[:=]\s*[\"']?"
-        r"(?P<secret>(?=[A-Za-z0-9+/_=-]*[a-z])(?=[A-Za-z0-9+/_=-]*[A-Z])(?=[A-Za-z0-9+/_=-]*\d)"
-        r"[A-Za-z0-9+/_=-]{24,})",
+        ("key", "secret", "token", "pass", "credential"),
+        r"(?i:(?:api[_-]?key|secret|token|passwo?r?d|credential)[A-Za-z0-9_]{0,40})"
+        rf"{_SIGN}(?P<secret>(?=[A-Z0-9+/_=-]{{0,99}}[a-z])(?=[a-z0-9+/_=-]{{0,99}}[A-Z])"
+        r"(?=[A-Za-z+/_=-]{0,99}\d)[A-Za-z0-9+/_=-]{24,})",
     ),
 )
 
-_PATTERNS = tuple(
-    (kind, re.compile(rf"(?<![A-Za-z0-9_])(?:{pattern})")) for kind, pattern in _TABLE
+_START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
+"""A token begins where no letter or digit precedes, or behind an escape of JSON or of a URL."""
+
+
+class _Pattern(NamedTuple):
+    kind: str
+    hints: tuple[str, ...]
+    regex: re.Pattern[str]
+
+
+_PATTERNS = (
+    *(_Pattern(kind, hints, re.compile(f"{_START}(?:{form})")) for kind, hints, form in _TOKENS),
+    *(_Pattern(kind, hints, re.compile(form)) for kind, hints, form in _VALUES),
 )
 
-KINDS = tuple(kind for kind, _ in _TABLE)
+KINDS = tuple(pattern.kind for pattern in _PATTERNS)
 """The kinds of secret that are known, as they stand in `[redacted:kind]`."""
 
 EXACT_KIND = "key"
@@ -102,12 +203,13 @@ class Secret:
 
 
 def find(text: str, exact: Iterable[str] = ()) -> list[Secret]:
-    """All secrets of `text`, in order, not overlapping; `exact` are values known to be secret."""
-    found = sorted(_all(text, exact), key=lambda secret: (secret.start, -secret.end))
+    """All secrets of `text`, in order, overlapping ones as one; `exact` are values known to be secret."""
     kept: list[Secret] = []
-    for secret in found:
+    for secret in sorted(_all(text, exact), key=lambda found: (found.start, -found.end)):
         if not kept or secret.start >= kept[-1].end:
             kept.append(secret)
+        elif secret.end > kept[-1].end:
+            kept[-1] = replace(kept[-1], end=secret.end)
     return kept
 
 
@@ -127,7 +229,9 @@ def _all(text: str, exact: Iterable[str]) -> Iterator[Secret]:
         while at >= 0:
             yield Secret(EXACT_KIND, at, at + len(value))
             at = text.find(value, at + len(value))
-    for kind, pattern in _PATTERNS:
-        for found in pattern.finditer(text):
-            group = "secret" if "secret" in pattern.groupindex else 0
-            yield Secret(kind, found.start(group), found.end(group))
+    lowered = text.lower()
+    for kind, hints, regex in _PATTERNS:
+        if any(hint in lowered for hint in hints):
+            group = "secret" if "secret" in regex.groupindex else 0
+            for found in regex.finditer(text):
+                yield Secret(kind, found.start(group), found.end(group))
