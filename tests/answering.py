@@ -51,6 +51,11 @@ def of(message: Message, status: int = 200) -> Reply:
     return Reply(msgspec.json.encode(message), status)
 
 
+def daemon(folder: Path, message: Message, status: int = 200) -> AnsweringDaemon:
+    """Answers every route with one message, on the socket of the person whose place `folder` is."""
+    return AnsweringDaemon(folder / "s", of(message, status))
+
+
 class AnsweringDaemon:
     """Serves `path` while it is entered; None: that client is never answered."""
 

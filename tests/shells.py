@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import subprocess
+import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -12,6 +14,28 @@ from memoryd.ctl.shell import Shell, Streams
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+
+CWD = "/home/user/alpha"
+"""Where a test types."""
+
+REPOSITORY = Path(main.__file__).parents[2]
+
+
+def process(
+    env: Mapping[str, str], *words: str, stdin: bytes | None = None, code: str = "sys.exit(code)"
+) -> subprocess.CompletedProcess[bytes]:
+    """memoryctl as a process of its own; `code` runs behind it, in it."""
+    script = f"import sys; from memoryd.ctl.main import main; code = main(); {code}"
+    return subprocess.run(
+        [sys.executable, "-c", script, *words],
+        env={**env, "PYTHONPATH": str(REPOSITORY)},
+        input=stdin,
+        stdin=subprocess.DEVNULL if stdin is None else None,
+        capture_output=True,
+        timeout=60.0,
+        check=False,
+    )
 
 
 class Stream(io.TextIOWrapper):
@@ -40,7 +64,7 @@ class Typed:
     stdin: bytes = b""
     now: float = 0.0
     width: int = 80
-    directory: str = "/home/user/alpha"
+    directory: str = CWD
     _streams: list[Stream] = field(default_factory=list)
 
     def __call__(self, *words: str) -> int:

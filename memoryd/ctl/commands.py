@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memoryd import __version__, paths
 from memoryd.core.text import plural
 from memoryd.ctl.client import SaidNoError, decoded
-from memoryd.ctl.parser import HERE, THIS_SESSION
+from memoryd.ctl.options import HERE, THIS_SESSION
 from memoryd.errors import MemorydError, NotRunningError
 from memoryd.protocol import (
     GENERATION,

@@ -12,6 +12,7 @@ import sys
 from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from memoryd.core.text import printable
+from memoryd.ctl import options
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -38,7 +39,7 @@ class Command(NamedTuple):
     summary: str
     text: str
     example: str
-    options: Callable[[Parser], None] | None = None
+    options: Callable[[argparse.ArgumentParser], None] | None = None
 
 
 class Parser(argparse.ArgumentParser):
@@ -122,181 +123,6 @@ def _unknown(name: str) -> str:
     return f"no command `{name}`" + (f", perhaps `{near[0]}`" if near else "")
 
 
-# ── options that several commands have ─────────────────────────────────────────────────────────────
-
-
-def _json(page: Parser) -> None:
-    page.add_argument("--json", action="store_true", help="print the daemon's message as it is")
-
-
-def _project(page: Parser) -> None:
-    page.add_argument(
-        "--project", metavar="NAME", default="", help="this project, not that of the directory"
-    )
-
-
-def _project_here(page: Parser | argparse._MutuallyExclusiveGroup) -> None:
-    page.add_argument(
-        "--project",
-        metavar="NAME",
-        nargs="?",
-        const=HERE,
-        help="only this project; without NAME that of the directory",
-    )
-
-
-HERE = "."
-"""`--project` without a name: the project of the directory."""
-
-THIS_SESSION = "."
-"""`--session` without an id: the session that memoryctl was typed in."""
-
-
-def _session(page: Parser | argparse._MutuallyExclusiveGroup) -> None:
-    page.add_argument(
-        "--session",
-        metavar="ID",
-        nargs="?",
-        const=THIS_SESSION,
-        default="",
-        help="only this session; without ID the one that memoryctl is typed in",
-    )
-
-
-def _asks(page: Parser) -> None:
-    _project(page)
-    _json(page)
-
-
-def _status(page: Parser) -> None:
-    _asks(page)
-    page.add_argument("-v", "--verbose", action="store_true", help="show paths and all projects")
-
-
-def _log(page: Parser) -> None:
-    _project_here(page)
-    page.add_argument(
-        "-n", dest="limit", metavar="N", type=_count, default=20, help="at most N runs (20)"
-    )
-    page.add_argument("--skipped", action="store_true", help="also runs that found nothing to read")
-    _json(page)
-
-
-def _show(page: Parser) -> None:
-    page.add_argument(
-        "id", metavar="RUN", nargs="?", default="", help="its id, or how the id starts"
-    )
-    _asks(page)
-
-
-def _save(page: Parser) -> None:
-    _session(page)
-    _asks(page)
-
-
-def _pause(page: Parser) -> None:
-    _project_here(page)
-    page.add_argument(
-        "--for",
-        dest="seconds",
-        metavar="TIME",
-        type=_seconds,
-        default=0.0,
-        help="how long, such as `2h` or `30 min`; without it until resume",
-    )
-    _json(page)
-
-
-def _resume(page: Parser) -> None:
-    _project_here(page)
-    _json(page)
-
-
-def _switch(page: Parser) -> None:
-    which = page.add_mutually_exclusive_group()
-    _session(which)
-    _project_here(which)
-    _json(page)
-
-
-def _apply(page: Parser) -> None:
-    page.add_argument("memory", metavar="MEMORY", nargs="?", help="MEMORY.md; it may be missing")
-    page.add_argument("reply", metavar="REPLY", nargs="?", help="the model's reply; - for stdin")
-    page.add_argument(
-        "--project", metavar="NAME", default="", help="its name, else that of MEMORY's folder"
-    )
-    page.add_argument(
-        "--typed",
-        metavar="FILE",
-        action="append",
-        help="a message that the person typed: then CRITICAL RULES need a quote of one",
-    )
-    page.add_argument("--json", action="store_true", help="print the whole account as JSON")
-    page.add_argument(
-        "--jsonl",
-        metavar="FILE",
-        nargs="?",
-        const="-",
-        help="read cases as JSON lines from FILE or stdin, answer each with a JSON line",
-    )
-
-
-def _config(page: Parser) -> None:
-    page.add_argument(
-        "what",
-        choices=("show", "path", "check"),
-        nargs="?",
-        default="show",
-        help="the settings that hold, where the file is, or whether it is right",
-    )
-    page.add_argument("--json", action="store_true", help="with `show`: the settings as JSON")
-
-
-def _statusline(page: Parser) -> None:
-    page.add_argument(
-        "--settings",
-        action="store_true",
-        help="print the entry for Claude Code's settings.json instead",
-    )
-    _asks(page)
-
-
-def _logs(page: Parser) -> None:
-    page.add_argument("-f", "--follow", action="store_true", help="go on as lines are added")
-    page.add_argument(
-        "-n", dest="limit", metavar="N", type=_count, default=50, help="the last N lines (50)"
-    )
-
-
-def _raw(page: Parser) -> None:
-    page.add_argument("method", metavar="METHOD", choices=("GET", "POST"), help="GET or POST")
-    page.add_argument("route", metavar="ROUTE", help="such as `status` or `/v1/log?limit=5`")
-    page.add_argument("body", metavar="BODY", nargs="?", default="", help="JSON; - for stdin")
-
-
-def _completion(page: Parser) -> None:
-    page.add_argument("shell", choices=("bash", "zsh"), help="which shell")
-
-
-def _demo(page: Parser) -> None:
-    page.add_argument("--keep", action="store_true", help="leave the demo's folder as it is")
-
-
-def _count(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not int(text):
-        raise argparse.ArgumentTypeError(f"expected a number from 1, got `{text}`")
-    return int(text)
-
-
-def _seconds(text: str) -> float:
-    from memoryd.config import duration  # noqa: PLC0415  only `pause` has one
-
-    try:
-        return float(duration(text))
-    except ValueError as fault:
-        raise argparse.ArgumentTypeError(str(fault)) from fault
-
-
 COMMANDS = (
     Command(
         "status",
@@ -307,7 +133,7 @@ COMMANDS = (
         "against the limits, turns that wait for their save, and what sessions and saves used today.\n"
         "It never starts a daemon.",
         "memoryctl status --project my-app",
-        _status,
+        options.status,
     ),
     Command(
         "log",
@@ -317,7 +143,7 @@ COMMANDS = (
         "the lines added (+), removed (-) and replaced (~), topic files, the backend, tokens in and\n"
         "out, and the event. Without --project of all projects.",
         "memoryctl log --project -n 5",
-        _log,
+        options.log,
     ),
     Command(
         "show",
@@ -327,7 +153,7 @@ COMMANDS = (
         "with what became of it, the reason where it was left out, and the person's words that it\n"
         "rests on. Without RUN the project's last one.",
         "memoryctl show 7c9f0e",
-        _show,
+        options.show,
     ),
     Command(
         "memory",
@@ -335,7 +161,7 @@ COMMANDS = (
         "print MEMORY.md",
         "Prints the project's MEMORY.md as it stands.",
         "memoryctl memory > copy.md",
-        _asks,
+        options.asks,
     ),
     Command(
         "save",
@@ -344,7 +170,7 @@ COMMANDS = (
         "Starts the saves of turns that wait, also of those that wait between two tries or for a login\n"
         "that was refused.",
         "memoryctl save",
-        _save,
+        options.save,
     ),
     Command(
         "cancel",
@@ -353,7 +179,7 @@ COMMANDS = (
         "Cancels the project's save while it waits for the model. Nothing is written, and the turn\n"
         "stays owed.",
         "memoryctl cancel",
-        _asks,
+        options.asks,
     ),
     Command(
         "pause",
@@ -362,7 +188,7 @@ COMMANDS = (
         "Starts no save, of all projects or of one, for a time or until `memoryctl resume`. Turns stay\n"
         "owed, sessions still get their memory.",
         "memoryctl pause --for 2h",
-        _pause,
+        options.pause,
     ),
     Command(
         "resume",
@@ -371,7 +197,7 @@ COMMANDS = (
         "Ends a pause; what became owed meanwhile is saved. A pause of one project is ended with the\n"
         "same --project.",
         "memoryctl resume",
-        _resume,
+        options.resume,
     ),
     Command(
         "off",
@@ -380,7 +206,7 @@ COMMANDS = (
         "From the next event on, the project of the directory (or one session) neither gets its memory\n"
         "nor is saved. The files stay.",
         "memoryctl off --session",
-        _switch,
+        options.switch,
     ),
     Command(
         "on",
@@ -388,7 +214,7 @@ COMMANDS = (
         "memory again",
         "Takes `memoryctl off` back, from the next event on.",
         "memoryctl on --session",
-        _switch,
+        options.switch,
     ),
     Command(
         "start",
@@ -422,7 +248,7 @@ COMMANDS = (
         "event goes to stderr. No file is written. With --jsonl it reads one case per line,\n"
         '{"project", "memory", "reply", "typed"}, and answers each with one line.',
         "memoryctl apply MEMORY.md reply.txt > new.md",
-        _apply,
+        options.apply,
     ),
     Command(
         "plugin-dir",
@@ -439,7 +265,7 @@ COMMANDS = (
         "Shows the settings that hold (those of the file, else the defaults), prints where the file is,\n"
         "or checks it and names the line of a fault.",
         "memoryctl config check",
-        _config,
+        options.config,
     ),
     Command(
         "statusline",
@@ -449,7 +275,7 @@ COMMANDS = (
         "is that session's. --settings prints the entry for Claude Code's settings.json, whose command\n"
         "starts as quickly as a hook.",
         "memoryctl statusline --settings",
-        _statusline,
+        options.statusline,
     ),
     Command(
         "logs",
@@ -458,7 +284,7 @@ COMMANDS = (
         "Prints the last lines of the daemon's log. It holds lengths and names, never what a person\n"
         "wrote.",
         "memoryctl logs -f",
-        _logs,
+        options.logs,
     ),
     Command(
         "raw",
@@ -466,7 +292,7 @@ COMMANDS = (
         "one request as it is",
         "Sends one request to the daemon and prints the answer's body.",
         "memoryctl raw GET status",
-        _raw,
+        options.raw,
     ),
     Command(
         "version",
@@ -474,7 +300,7 @@ COMMANDS = (
         "versions of memoryctl and the daemon",
         "Prints the version of memoryctl and, where it runs, of the daemon.",
         "memoryctl version",
-        _json,
+        options.json,
     ),
     Command(
         "completion",
@@ -482,7 +308,7 @@ COMMANDS = (
         "completion for a shell",
         "Prints the completion of memoryctl for bash or zsh.",
         'eval "$(memoryctl completion bash)"',
-        _completion,
+        options.completion,
     ),
     Command(
         "demo",
@@ -491,7 +317,7 @@ COMMANDS = (
         "Plays a recorded session through the real hooks, daemon and worker in a private folder, with\n"
         "a scripted model, and shows each step and the MEMORY.md that comes of it.",
         "memoryctl demo",
-        _demo,
+        options.demo,
     ),
 )
 """In the order of the help page."""

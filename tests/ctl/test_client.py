@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import pytest
 from answering import AnsweringDaemon, Reply
-from wire import short_dir
 
 from memoryd.ctl.client import Client, GenerationError, SaidNoError
 from memoryd.errors import NotRunningError
@@ -33,12 +32,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 DONE = msgspec.json.encode(Done(sentence="alpha: nothing is owed"))
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with short_dir() as path:
-        yield path
 
 
 def env(folder: Path) -> dict[str, str]:

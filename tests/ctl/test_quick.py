@@ -4,20 +4,15 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 from answering import AnsweringDaemon, Reply
 from hypothesis import given
 from hypothesis import strategies as st
-from wire import short_dir
 
 from memoryd import paths
 from memoryd.ctl import plugin, quick
 from memoryd.errors import UnsafePathError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 REPOSITORY = Path(quick.__file__).parents[2]
 EVENT = b'{"session_id":"s1","cwd":"/home/user/alpha"}'
@@ -34,12 +29,6 @@ ENVIRONMENTS = st.fixed_dictionaries(
         "MEMORYD_SOCKET": VALUES,
     },
 )
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    with short_dir() as path:
-        yield path
 
 
 class TestWhereItLooks:
