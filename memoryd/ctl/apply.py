@@ -14,6 +14,7 @@ from memoryd.core.memory import edit, report
 from memoryd.core.memory import reply as replies
 from memoryd.core.memory.document import repair
 from memoryd.core.memory.ops import Terms
+from memoryd.core.text import hazard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -39,7 +40,11 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of a case. `text` is the new MEMORY.md, null where it stays as it is."""
+    """What became of a case. `text` is the new MEMORY.md, null where it stays as it is.
+
+    `error` is what the status line says after `error: `; a reply that can't be read is none, `event` has
+    its cause.
+    """
 
     outcome: str
     text: str | None = None
@@ -108,7 +113,6 @@ def _unreadable(case: Case, found: replies.Unreadable) -> Answer:
         text=text if text != case.memory else None,
         repaired=text != case.memory,
         event=report.unreadable_event(found),
-        error=found.cause,
     )
 
 
@@ -123,4 +127,6 @@ def _case(line: bytes) -> Case:
     case = msgspec.convert(raw, Case)
     if not case.project.strip():
         raise ValueError("`project` is blank")
+    if found := hazard(case.project):
+        raise ValueError(f"`project` holds the character {found}")
     return case
