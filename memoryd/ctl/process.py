@@ -30,6 +30,12 @@ if TYPE_CHECKING:
 START_LIMIT = 15.0
 """Seconds until a daemon has to answer; it takes part of one where nobody else wants the processor."""
 
+QUICKER_LIMIT = 3.0
+"""Seconds that another daemon, which was started at the same time, has to answer."""
+
+ALREADY_RUNNING = 75
+"""How a daemon ends that finds another one's locks."""
+
 STOP_LIMIT = 6.0
 """Seconds: the daemon gives itself five."""
 
@@ -130,7 +136,8 @@ def start(env: Mapping[str, str]) -> Started:
     with _opened(file) as log:
         before = log.tell()
         process = _spawn(environment(env), file, log)
-        return Started(_wait_until_it_answers(client, process, file, before), client.socket, True)
+        version = _wait_until_it_answers(client, process, file, before)
+    return Started(version, client.socket, fresh=version.pid == process.pid)
 
 
 def stop(env: Mapping[str, str]) -> int:
@@ -206,20 +213,43 @@ def _spawn(env: Mapping[str, str], file: Path, log: IO[bytes]) -> subprocess.Pop
 def _wait_until_it_answers(
     client: Client, process: subprocess.Popen[bytes], file: Path, before: int
 ) -> Version:
-    limit = time.monotonic() + START_LIMIT
-    while time.monotonic() < limit:
-        with suppress(NotRunningError):
-            version = client.ask(GetVersion(), Version)
+    """The version of the daemon that answers: this one, or another that was quicker."""
+    for _ in _until(START_LIMIT):
+        if version := _version(client):
             process.returncode = 0  # nobody waits for it: it was started to outlive us
             return version
         try:
             code = process.wait(LOOK)
         except subprocess.TimeoutExpired:
             continue
-        raise _ended(code, file, before)
+        quicker = _wait_for_the_quicker(client) if code == ALREADY_RUNNING else None
+        if quicker is None:
+            raise _ended(code, file, before)
+        return quicker
     process.kill()
     process.wait()
     raise StartError(f"it gave no answer within {START_LIMIT:g} s")
+
+
+def _wait_for_the_quicker(client: Client) -> Version | None:
+    """Two were started at once: the one that holds the locks answers in a moment, if it is ours."""
+    for _ in _until(QUICKER_LIMIT):
+        if version := _version(client):
+            return version
+        time.sleep(LOOK)
+    return None
+
+
+def _version(client: Client) -> Version | None:
+    with suppress(NotRunningError):
+        return client.ask(GetVersion(), Version)
+    return None
+
+
+def _until(seconds: float) -> Iterator[None]:
+    limit = time.monotonic() + seconds
+    while time.monotonic() < limit:
+        yield
 
 
 def _ended(code: int, file: Path, before: int) -> StartError:
@@ -286,8 +316,7 @@ def _wait_for_end(client: Client, process: int) -> bool:
     """Whether it ended in time; where no descriptor tells, whether its socket is silent."""
     if process >= 0:
         return bool(select.select([process], [], [], STOP_LIMIT)[0])
-    limit = time.monotonic() + STOP_LIMIT
-    while time.monotonic() < limit:
+    for _ in _until(STOP_LIMIT):
         try:
             client.daemon_pid()
         except NotRunningError:

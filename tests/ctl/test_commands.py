@@ -123,6 +123,25 @@ class TestWhatIsAsked:
         assert typed.out.startswith("memoryd works; nothing is owed\n")
 
 
+class TestColour:
+    @pytest.mark.parametrize(
+        ("terminal", "changed", "coloured"),
+        [
+            (True, {}, True),
+            (True, {"NO_COLOR": "1"}, False),
+            (True, {"TERM": "dumb"}, False),
+            (False, {}, False),
+        ],
+    )
+    def test_only_on_a_terminal_that_may_have_it(
+        self, typed: Typed, folder: Path, *, terminal: bool, changed: dict[str, str], coloured: bool
+    ) -> None:
+        typed.terminal, typed.env = terminal, {**typed.env, **changed}
+        with daemon(folder, answers.busy()):
+            assert typed("status") == 0
+        assert ("\x1b[" in typed.out) == coloured
+
+
 class TestJson:
     def test_is_the_message_as_it_is(self, typed: Typed, folder: Path) -> None:
         with daemon(folder, answers.busy()):

@@ -3,6 +3,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -178,8 +179,9 @@ class TestARealDaemon:
         )
 
     def test_a_second_one_for_the_same_memory_is_named(
-        self, env: dict[str, str], folder: Path
+        self, env: dict[str, str], folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
+        monkeypatch.setattr(process, "QUICKER_LIMIT", 0.1)
         first = process.start(env).version.pid
         other = {**env, "MEMORYD_SOCKET": str(folder / "s")}
         control = folder / "home/.local/state/memoryd/control.sock"
@@ -187,6 +189,12 @@ class TestARealDaemon:
         with pytest.raises(StartError, match=f"already running: pid {first}, version") as raised:
             process.start(other)
         assert raised.value.hint == "memoryctl status"
+
+    def test_started_several_times_at_once_it_is_one(self, env: dict[str, str]) -> None:
+        with ThreadPoolExecutor(4) as pool:
+            found = list(pool.map(process.start, [env] * 4))
+        assert len({started.version.pid for started in found}) == 1
+        assert [started.fresh for started in found].count(True) == 1
 
     def test_a_missing_module_is_named(
         self, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, folder: Path
