@@ -8,7 +8,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from transcripts import Rows, said
 
-from memoryd.core.transcript import Activity, Branch, Media, Row, Text, ToolCall, ToolResult
+from memoryd.core.transcript import (
+    Activity,
+    Branch,
+    Media,
+    Rewind,
+    Row,
+    Text,
+    ToolCall,
+    ToolResult,
+)
 
 MISSING = "error no result: the call was interrupted, or its result is not in the transcript"
 
@@ -78,7 +87,7 @@ def test_the_leaf_that_a_rewind_names_ends_the_branch_until_the_next_row() -> No
     fork = rows.model("first")
     rows.user("dead")
     branch = rows.branch()
-    branch.rewind(fork)
+    branch.add(Rewind(0, fork))
     assert said(branch.reading(since=0, end=0)) == ["human: one", "assistant: first"]
     rows.user("two", parent=fork)
     branch.add(rows.rows[-1])
@@ -92,7 +101,7 @@ def test_a_result_that_comes_late_does_not_revive_a_rewound_branch() -> None:
     call = rows.call("a")
     kept = rows.user("two", parent=fork)
     branch = rows.branch()
-    branch.rewind("")
+    branch.add(Rewind(0, ""))
     rows.result("a", parent=call)
     rows.link()
     rows.model("to two", parent=kept)
@@ -105,7 +114,7 @@ def test_a_rewind_to_an_unknown_leaf_changes_nothing() -> None:
     rows = Rows()
     rows.user("one")
     branch = rows.branch()
-    branch.rewind("00000000-0000-0000-0000-000000000000")
+    branch.add(Rewind(0, "00000000-0000-0000-0000-000000000000"))
     assert said(branch.reading(since=0, end=0)) == ["human: one"]
 
 
@@ -330,7 +339,7 @@ def test_a_rewind_past_a_compaction_takes_the_old_rows_back() -> None:
     rows.user("dead too")
     rows.user("two", parent=fork)
     branch = rows.branch()
-    branch.rewind("00000000-0000-0000-0000-000000000000")
+    branch.add(Rewind(0, "00000000-0000-0000-0000-000000000000"))
     assert said(branch.reading(since=0, end=0)) == ["human: one", "human: two"]
 
 
@@ -339,7 +348,7 @@ def test_a_rewind_past_a_compaction_wants_the_whole_branch_before() -> None:
     rows.compaction()
     rows.user("two", parent="not-here")
     branch = rows.branch()
-    branch.rewind("")
+    branch.add(Rewind(0, ""))
     reading = branch.reading(since=0, end=0)
     wanted = branch.wanted
     assert wanted is not None
@@ -399,7 +408,7 @@ def test_a_rewind_ends_the_streams_of_its_branch() -> None:
     rows.model("to B", parent=second)
     rows.user("anew", parent=fork)
     branch = rows.branch()
-    branch.rewind("")
+    branch.add(Rewind(0, ""))
     assert said(branch.reading(since=0, end=0)) == [
         "human: base",
         "human: A",
@@ -461,8 +470,7 @@ def test_representations_show_no_text() -> None:
 # ── reading on ─────────────────────────────────────────────────────────────────────────────────────
 
 Step = tuple[int, int]
-Event = Row | str
-"""A row, or the leaf that a mark of a rewind names."""
+Event = Row | Rewind
 
 
 def _grown(steps: list[Step]) -> list[Event]:
@@ -493,7 +501,8 @@ def _grown(steps: list[Step]) -> list[Event]:
             case 6:
                 rows.add(f"passing{before}", parent, passing=True)
             case 7:
-                events.append(known[-1 - choice % len(known)] if choice % 3 else "unknown")
+                leaf = known[-1 - choice % len(known)] if choice % 3 else "unknown"
+                events.append(Rewind(0, leaf))
             case _:
                 rows.link(parent)
         events += rows.rows[before:]
@@ -503,15 +512,8 @@ def _grown(steps: list[Step]) -> list[Event]:
 def _branch(events: list[Event]) -> Branch:
     branch = Branch()
     for event in events:
-        _take(branch, event)
-    return branch
-
-
-def _take(branch: Branch, event: Event) -> None:
-    if isinstance(event, str):
-        branch.rewind(event)
-    else:
         branch.add(event)
+    return branch
 
 
 _STEPS = st.lists(st.tuples(st.integers(0, 8), st.integers(0, 40)), max_size=40)
@@ -522,7 +524,7 @@ def test_reading_on_gives_what_reading_anew_gives(steps: list[Step], every: int)
     events = _grown(steps)
     branch = Branch()
     for place, event in enumerate(events, 1):
-        _take(branch, event)
+        branch.add(event)
         if place % every == 0:
             anew = _branch(events[:place])
             assert branch.reading(since=0, end=0) == anew.reading(since=0, end=0)
@@ -532,7 +534,8 @@ def test_reading_on_gives_what_reading_anew_gives(steps: list[Step], every: int)
 @given(_STEPS)
 def test_each_row_is_read_once(steps: list[Step]) -> None:
     turns = _branch(_grown(steps)).reading(since=0, end=0).conversation.turns
-    assert len({turn.id for turn in turns}) == len(turns)
+    seen = [row.uuid for turn in turns for row in turn.rows]
+    assert len(set(seen)) == len(seen)
 
 
 @given(_STEPS)

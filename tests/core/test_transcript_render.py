@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from transcripts import Rows
 
 from memoryd.core.transcript import (
+    INPUT_LIMIT,
     MESSAGE_LIMIT,
     RESULT_LIMIT,
     Media,
@@ -47,6 +49,40 @@ def test_a_turn_is_one_text() -> None:
         "ASSISTANT: Fixed.\n",
         "USER: thanks\n",
         "NOTICE: a task ended\n",
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ('{"command":"ls -l","description":"List"}', "command: ls -l\n  description: List"),
+        ('{"content":"KEY=\\nghp_x","count":3}', "content: KEY=\n  ghp_x\n  count: 3"),
+        ('{"deep":{"é":[1]}}', 'deep: {"é": [1]}'),
+        ("{}", ""),
+        ("[1, 2]", "[1, 2]"),
+        ('{"cut', '{"cut'),
+        ("", ""),
+    ],
+)
+def test_the_input_of_a_call_is_shown_by_name(given: str, shown: str) -> None:
+    rows = Rows()
+    rows.call("a", "Bash", given)
+    assert rendered(rows.reading())[0].startswith(f"TOOL Bash: {shown}\nERROR: ")
+
+
+def test_a_long_input_is_cut() -> None:
+    rows = Rows()
+    rows.call("a", "Write", json.dumps({"a": "word " * 4_000, "b": "word " * 4_000}))
+    assert len(rendered(rows.reading())[0]) < INPUT_LIMIT + 200
+
+
+def test_a_late_result_and_words_beside_one_are_shown() -> None:
+    rows = Rows()
+    rows.user("go")
+    rows.add("r", author="tool", blocks=(ToolResult("lost", "late", error=False), Text("beside")))
+    rows.add("m", author="assistant", blocks=(Media("image", "image/png"),))
+    assert rendered(rows.reading()) == (
+        "USER: go\nRESULT: late\nRESULT: beside\nASSISTANT: [image image/png]\n",
     )
 
 
@@ -169,6 +205,18 @@ def test_a_long_answer_is_cut_as_its_row_will_be() -> None:
     assert rendered(_asked("").reading(), answer) == rendered(there.reading())
 
 
+def test_an_answer_that_was_masked_or_cut_before_is_known() -> None:
+    def mask(text: str) -> str:
+        return text.replace("sk-123", "[redacted:key]")
+
+    there = _asked("the key is sk-123").reading().conversation
+    texts = render(there, mask=mask)
+    assert render(there, mask=mask, last_answer=mask("the key is sk-123")) == texts
+    long = " ".join(f"word{n}" for n in range(5_000))
+    there = _asked(clip(long, MESSAGE_LIMIT)).reading().conversation
+    assert holds(there, long[-MESSAGE_LIMIT:])
+
+
 # ── append-only ────────────────────────────────────────────────────────────────────────────────────
 
 _TEXTS = st.text(st.sampled_from("ab \nU:"), max_size=12)
@@ -239,18 +287,15 @@ def _end(rows: Rows, answer: str, end: str) -> str:
 
 
 @given(st.text(st.sampled_from("ab \n"), max_size=400), st.integers(30, 200))
-def test_a_cut_text_says_how_much_is_missing(text: str, limit: int) -> None:
+def test_a_cut_is_marked(text: str, limit: int) -> None:
     cut = clip(text, limit)
     if len(text) <= limit:
         assert cut == text
         return
-    found = re.search(r"\n\[(\d+) characters cut\](?:\n|\Z)", cut)
-    assert found is not None
-    head, tail = cut[: found.start()], cut[found.end() :]
+    head, tail = cut.split("\n[… cut …]\n")
     assert text.startswith(head)
     assert text.endswith(tail)
-    assert len(head) + len(tail) + int(found[1]) == len(text)
-    assert len(head) + len(tail) <= limit
+    assert len(cut) <= limit
 
 
 def test_a_cut_leaves_no_half_of_a_word() -> None:
@@ -258,9 +303,17 @@ def test_a_cut_leaves_no_half_of_a_word() -> None:
     assert all(re.fullmatch(r"token\d{5}", word) for word in cut.split() if word.startswith("tok"))
 
 
-def test_of_a_key_no_tail_is_kept() -> None:
-    key = "-----BEGIN PRIVATE KEY-----\n" + "abcd efgh\n" * 500 + "-----END PRIVATE KEY-----"
-    assert clip(key, RESULT_LIMIT).endswith(" characters cut]")
+@pytest.mark.parametrize(
+    "end", ["", "-----END PRIVATE KEY-----", "-----END X-----\nand some words"]
+)
+def test_of_a_key_no_tail_is_kept(end: str) -> None:
+    key = "-----BEGIN PRIVATE KEY-----\n" + "abcdefgh\n" * 500 + end
+    assert clip(key, RESULT_LIMIT).endswith("\n[… cut …]\n")
+
+
+def test_words_far_behind_a_key_are_kept() -> None:
+    key = "-----BEGIN PRIVATE KEY-----\nabcd\n-----END PRIVATE KEY-----\n" + "some words\n" * 500
+    assert clip(key, RESULT_LIMIT).endswith("some words\n")
 
 
 @pytest.mark.parametrize(

@@ -23,8 +23,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from memoryd.core.transcript.assembly import build, split, starts_turn
+from memoryd.core.transcript.assembly import build, speaks, split, starts_turn
 from memoryd.core.transcript.conversation import Activity, Conversation, Reading, Turn
+from memoryd.core.transcript.rows import Rewind
 from memoryd.core.transcript.store import NOWHERE, Store
 
 if TYPE_CHECKING:
@@ -76,34 +77,26 @@ class Branch:
         self._starts: dict[str, int] = {}
         self._root = NOWHERE
 
-    def add(self, row: Row) -> None:
-        """The next row of the file; a double of an earlier one changes nothing."""
-        forks = self._store.is_parent(row.parent)
-        index = self._store.add(row)
-        if index == NOWHERE or row.passing:
+    def add(self, event: Row | Rewind) -> None:
+        """What the file says next; a double of an earlier row changes nothing."""
+        if isinstance(event, Rewind):
+            self._rewind(event.leaf)
             return
-        if row.parent in self._dead and row.author in _STRAGGLERS:
-            self._dead.add(row.uuid)
+        index = self._store.add(event)
+        if index == NOWHERE or event.passing:
             return
-        if row.compaction is not None:
-            self._compact(index, row.compaction)
-        elif self._tip != NOWHERE:
+        if self._dead and event.parent in self._dead and event.author in _STRAGGLERS:
+            self._dead.add(event.uuid)
+            return
+        parent = self._store.up(index)
+        forks = parent != NOWHERE and self._store.adopt(parent)
+        if event.compaction is not None:
+            self._compact(index, event.compaction)
+        elif parent != self._tip:
             self._note_jump(index, forks=forks)
+        elif event.author == "assistant":
+            self._jumped = ""
         self._tip = self._leaf = index
-
-    def rewind(self, leaf: str) -> None:
-        """The host's mark of a rewind: the last jump was one, and `leaf` ends the branch if known."""
-        if self._jumped:
-            self._rewound.add(self._jumped)
-            self._abandon(self._left)
-            self._forget_turns()
-            lives = set(self._walk(self._store.at(self._jumped)))
-            left = (at for at in self._walk(self._left) if at not in lives)
-            self._dead.update(self._store[at].uuid for at in left)
-        known = self._store.at(leaf)
-        if known != NOWHERE:
-            self._leaf = known
-        self._forget_turns()
 
     def reading(self, *, since: int, end: int) -> Reading:
         """The branch as it is now; activity counts from the offset `since`."""
@@ -114,7 +107,7 @@ class Branch:
             conversation=Conversation(tuple(self._turns)),
             activity=Activity(
                 prompts=sum(turn.asked and turn.start >= since for turn in recent),
-                tools=sum(call >= since for turn in recent for call in turn.calls),
+                tools=sum(turn.tools_since(since) for turn in recent),
                 interrupted=_ends_interrupted(self._turns),
             ),
             end=end,
@@ -208,15 +201,26 @@ class Branch:
 
     # ── rewinds, and sessions that are open twice ──────────────────────────────────────────────────
 
+    def _rewind(self, leaf: str) -> None:
+        if self._jumped:
+            self._rewound.add(self._jumped)
+            self._abandon(self._left)
+            self._forget_turns()
+            lives = set(self._walk(self._store.at(self._jumped)))
+            left = (at for at in self._walk(self._left) if at not in lives)
+            self._dead.update(self._store[at].uuid for at in left)
+        known = self._store.at(leaf)
+        if known != NOWHERE:
+            self._leaf = known
+        self._forget_turns()
+
     def _note_jump(self, index: int, *, forks: bool) -> None:
         """`forks`: the row's parent had a child before."""
         row = self._store[index]
-        parent = self._store.at(row.parent)
+        parent = self._store.up(index)
         while parent != NOWHERE and self._store[parent].passing:
-            parent = self._store.at(self._store[parent].parent)
+            parent = self._store.up(parent)
         if parent == self._tip or self._store.same_message(index, self._tip):
-            if row.author == "assistant":
-                self._jumped = ""
             return
         self._jumped = row.uuid
         self._left = self._tip
@@ -235,11 +239,13 @@ class Branch:
             self._streams = [end for end in self._streams if end not in dead]
 
     def _stream(self, end: int, path: set[int]) -> tuple[int, list[int]]:
-        """The row of `path` at which the branch up to `end` forks from it, and the branch's own rows."""
+        """The speaking row of `path` behind which the branch up to `end` forks, and its own rows."""
         rows: list[int] = []
         while end != NOWHERE and end not in path:
             path.add(end)
             rows.append(end)
+            end = self._parent(end)
+        while end != NOWHERE and not speaks(self._store[end]):
             end = self._parent(end)
         rows.reverse()
         return end, rows
@@ -266,11 +272,11 @@ class Branch:
             fork, rows = self._stream(end, known)
             _weave(self._store, groups, fork, split(self._store, rows))
         for turn in self._turns[keep:]:
-            del self._starts[turn.id]
+            del self._starts[turn.rows[0].uuid]
         del self._turns[keep:]
         self._turns += build(self._store, groups, self._turns[-1].prompt if keep else "")
         for place in range(keep, len(self._turns)):
-            self._starts[self._turns[place].id] = place
+            self._starts[self._turns[place].rows[0].uuid] = place
 
     def _end(self) -> int:
         """The leaf, or where it is an anchor, the last of the rows that hang behind it."""
@@ -320,10 +326,10 @@ def _weave(store: Store, groups: list[list[int]], fork: int, parts: list[list[in
 
 def _ending_from(turns: list[Turn], since: int) -> Iterator[Turn]:
     for turn in reversed(turns):
-        if turn.end < since:
+        if max(turn.start, turn.rows[-1].offset) < since:
             return
         yield turn
 
 
 def _ends_interrupted(turns: list[Turn]) -> bool:
-    return bool(turns) and turns[-1].messages[-1].author == "interrupt"
+    return bool(turns) and turns[-1].rows[-1].author == "interrupt"

@@ -10,10 +10,11 @@ can forge a label, whatever it says and however it separates lines. Masking is t
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, assert_never
 
 from memoryd.core.transcript.rows import Media, Text, ToolCall, ToolResult
-from memoryd.core.transcript.texts import MESSAGE_LIMIT, clean, clip
+from memoryd.core.transcript.texts import INPUT_LIMIT, MESSAGE_LIMIT, clean, clip
 from memoryd.core.transcript.who import spoken
 
 if TYPE_CHECKING:
@@ -38,6 +39,9 @@ _LABELS: dict[Who, str] = {
     "meta": "NOTE",
 }
 
+_LONG_ANSWER = 2_000
+"""Characters at the end of a longer answer that tell it from others."""
+
 
 def render(
     conversation: Conversation,
@@ -53,38 +57,49 @@ def render(
     `mask` gets each text alone, cleaned of control characters, before it is indented.
     """
     texts = [_turn_text(turn, mask) for turn in conversation.turns]
-    if not holds(conversation, last_answer, prompt):
+    if last_answer and not holds(conversation, last_answer, prompt, mask=mask):
         answer = _line("ASSISTANT", clip(last_answer.strip(), MESSAGE_LIMIT), mask)
         texts[-1:] = ["".join((*texts[-1:], answer))]
     return tuple(texts)
 
 
-def holds(conversation: Conversation, last_answer: str, prompt: str = "") -> bool:
+def holds(
+    conversation: Conversation,
+    last_answer: str,
+    prompt: str = "",
+    *,
+    mask: Callable[[str], str] = str,
+) -> bool:
     """Whether nothing is missing: the answer to the turn of `prompt` is in the conversation.
 
-    The host writes the last answer up to half a second after it told of it. Without `prompt`, an answer
-    equal to that of the turn before is taken for that one's, since a queued prompt may already have
-    started the next turn: to put an answer under a prompt that it did not answer would be worse than to
-    send it with the next reading.
+    The host writes the last answer up to half a second after it told of it. `last_answer` may have been
+    masked by `mask` already. Without `prompt`, an answer equal to that of the turn before is taken for
+    that one's, since a queued prompt may already have started the next turn: to put an answer under a
+    prompt that it did not answer would be worse than to send it with the next reading.
     """
-    answer = clean(clip(last_answer.strip(), MESSAGE_LIMIT)).strip()
+    answer = mask(clean(clip(last_answer.strip(), MESSAGE_LIMIT))).strip()
     if not answer or not conversation.turns:
         return not answer
     last = conversation.turns[-1]
     if prompt and last.prompt and last.prompt != prompt:
         return True
     asked_for = conversation.turns[-1:] if prompt and last.prompt else conversation.turns[-2:]
-    return any(_final_answer(turn) == answer for turn in asked_for)
+    return any(_same(_final_answer(turn, mask), answer) for turn in asked_for)
 
 
-def _final_answer(turn: Turn) -> str:
+def _final_answer(turn: Turn, mask: Callable[[str], str]) -> str:
     """The text with which the turn ends; empty where it ends with anything else."""
     message = turn.messages[-1]
     block = message.blocks[-1] if message.blocks else None
-    return (
-        clean(block.text).strip()
-        if isinstance(block, Text) and message.author == "assistant"
-        else ""
+    if message.author != "assistant" or not isinstance(block, Text):
+        return ""
+    return mask(clean(block.text)).strip()
+
+
+def _same(said: str, answer: str) -> bool:
+    """Whether both are one text; of a long one the end has to do: each side may have cut it."""
+    return said == answer or (
+        len(answer) > _LONG_ANSWER and said[-_LONG_ANSWER:] == answer[-_LONG_ANSWER:]
     )
 
 
@@ -99,29 +114,46 @@ def _turn_text(turn: Turn, mask: Callable[[str], str]) -> str:
     for message in turn.messages:
         if message.author in ("assistant", "tool"):
             for block in message.blocks:
-                lines += (_line(label, text, mask) for label, text in _steps(block, results))
+                steps = _steps(block, _LABELS[message.author], results)
+                lines += (_line(label, text, mask) for label, text in steps)
         else:
             lines.append(_line(_LABELS[message.author], _words(message), mask))
     return "".join(lines)
 
 
-def _steps(block: Block, results: dict[str, ToolResult]) -> Iterator[tuple[str, str]]:
+def _steps(block: Block, author: str, results: dict[str, ToolResult]) -> Iterator[tuple[str, str]]:
     """Label and text of a block of the model or a tool; a result follows its call and is used up."""
     match block:
         case Text(text):
             if clean(text).strip():
-                yield _LABELS["assistant"], text
+                yield author, text
         case ToolCall(id, name, given):
-            yield f"TOOL {' '.join(clean(name).split())}", given
+            yield f"TOOL {' '.join(clean(name).split())}", _spelt_input(given)
             if (result := results.pop(id, None)) is not None:
                 yield _result_label(result), result.text
         case ToolResult(id):
             if (result := results.pop(id, None)) is not None:
                 yield _result_label(result), result.text
         case Media():
-            yield _LABELS["assistant"], _mark(block)
+            yield author, _mark(block)
         case _:
             assert_never(block)
+
+
+def _spelt_input(given: str) -> str:
+    """The fields of a call's input as `name: value`, texts as they are: escapes would hide secrets."""
+    try:
+        values = json.loads(given)
+    except (ValueError, RecursionError):
+        return clip(given, INPUT_LIMIT)
+    if not isinstance(values, dict):
+        return clip(_spelt(values), INPUT_LIMIT)
+    lines = (f"{name}: {clip(_spelt(value), INPUT_LIMIT)}" for name, value in values.items())
+    return clip("\n".join(lines), INPUT_LIMIT)
+
+
+def _spelt(value: object) -> str:
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def _words(message: Message) -> str:

@@ -25,7 +25,7 @@ class Text:
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
-    """A tool that the model called; `input` is `name: value` lines, cut to `INPUT_LIMIT`."""
+    """A tool that the model called; `input` is the JSON of what it was given, long texts cut."""
 
     id: str
     name: str
@@ -98,8 +98,17 @@ class Row(NamedTuple):
     typed: str = ""
     """What a person typed, uncut to `TYPED_LIMIT`; empty where nobody did."""
     compaction: Compaction | None = None
+    said: int = 0
+    """Characters of its blocks before they were cut."""
     passing: bool = False
     """A row of a type that we do not know: others may hang off it, a branch never ends with it."""
 
     def __repr__(self) -> str:
         return f"Row({self.offset}, {self.uuid!r}, {self.author}, {len(self.blocks)} blocks)"
+
+
+class Rewind(NamedTuple):
+    """The host's mark of a rewind: the last jump was one; `leaf` ends the branch if it is known."""
+
+    offset: int
+    leaf: str

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING
 from memoryd.core.transcript.rows import ToolResult
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from memoryd.core.transcript.rows import Row
 
 NOWHERE = -1
@@ -20,9 +18,9 @@ class Store:
 
     def __init__(self) -> None:
         self._rows: list[Row] = []
-        self._at: dict[str, int] = {}
         self._up: list[int] = []
-        self._parents: set[str] = set()
+        self._has_children: list[bool] = []
+        self._at: dict[str, int] = {}
         self._messages: dict[str, list[int]] = {}
         self._results: dict[str, int] = {}
 
@@ -32,25 +30,29 @@ class Store:
     def __getitem__(self, index: int) -> Row:
         return self._rows[index]
 
-    def __iter__(self) -> Iterator[Row]:
-        return iter(self._rows)
-
     def add(self, row: Row) -> int:
         """Its index, or NOWHERE where it has no uuid or is a double."""
-        if not row.uuid or row.uuid in self._at:
-            return NOWHERE
         index = len(self._rows)
+        up = self._at.get(row.parent, NOWHERE)
+        if not row.uuid or self._at.setdefault(row.uuid, index) != index:
+            return NOWHERE
         self._rows.append(row)
-        self._up.append(self._at.get(row.parent, NOWHERE))
-        self._at[row.uuid] = index
-        self._parents.add(row.parent)
-        if row.author == "assistant" and row.message:
-            self._messages.setdefault(row.message, []).append(index)
+        self._up.append(up)
+        self._has_children.append(False)
+        if row.author == "assistant":
+            if row.message:
+                self._messages.setdefault(row.message, []).append(index)
         elif row.author == "tool":
             for block in row.blocks:
                 if isinstance(block, ToolResult):
                     self._results.setdefault(block.id, index)
         return index
+
+    def adopt(self, parent: int) -> bool:
+        """Note that a row hangs off the one at `parent`; whether one did before."""
+        before = self._has_children[parent]
+        self._has_children[parent] = True
+        return before
 
     def at(self, uuid: str) -> int:
         """The index of the row `uuid`, or NOWHERE."""
@@ -60,25 +62,13 @@ class Store:
         """The row that the one at `index` names as its parent, NOWHERE if it is not before it."""
         return self._up[index]
 
-    def is_parent(self, uuid: str) -> bool:
-        """Whether a row hangs off the row `uuid`."""
-        return uuid in self._parents
+    def of_message(self, index: int) -> list[int]:
+        """The rows of the message of the model that the row at `index` is one of, in order."""
+        return self._messages.get(self._rows[index].message) or [index]
 
-    def of_message(self, index: int, first: int, before: int) -> list[int]:
-        """The rows between `first` and `before` of the message that the row at `index` is one of."""
-        together = self._messages.get(self._rows[index].message, [index])
-        return [at for at in together if first <= at < before or at == index]
-
-    def result(self, call: str, before: int) -> ToolResult | None:
-        """The result of a tool call, where it stands before the row `before`."""
-        at = self._results.get(call, NOWHERE)
-        if not 0 <= at < before:
-            return None
-        return next(
-            block
-            for block in self._rows[at].blocks
-            if isinstance(block, ToolResult) and block.id == call
-        )
+    def result(self, call: str) -> int:
+        """The row with the result of a tool call, or NOWHERE."""
+        return self._results.get(call, NOWHERE)
 
     def same_message(self, one: int, other: int) -> bool:
         """Whether both are rows of one message of the model, or answer calls of it."""

@@ -21,6 +21,9 @@ _TOKEN_LIMIT = 200
 """A cut moves by up to so many characters to a space, so that it leaves no half of a secret."""
 
 _KEY_HEADER = "-----BEGIN "
+_KEY_END = "-----END "
+
+_CUT = "\n[… cut …]\n"
 
 _LINE_ENDS = re.compile("\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 _TERMINAL_CODES = re.compile("\x1b\\[[0-9;?]*[ -/]*[@-~]")
@@ -43,7 +46,7 @@ def clean(text: str) -> str:
 
 
 def clip(text: str, limit: int) -> str:
-    """`text`, or its head and tail, about `limit` characters, around a mark of how many are missing.
+    """`text`, or where it is longer its head and its tail around a mark, `limit` characters at most.
 
     Both ends are cut at white space where there is some near, and of a text that holds a PEM key no
     tail is kept: a filter for secrets that sees the result must not meet the second half of one.
@@ -51,17 +54,17 @@ def clip(text: str, limit: int) -> str:
     length = len(text)
     if length <= limit:
         return text
-    head = int(limit * _HEAD_SHARE)
-    head = (
-        max(
-            text.rfind(" ", head - _TOKEN_LIMIT, head),
-            text.rfind("\n", head - _TOKEN_LIMIT, head),
-            0,
-        )
-        or head
-    )
-    tail = length - limit + head
-    ends = [at for at in (text.find(" ", tail), text.find("\n", tail)) if at >= 0]
-    tail = length if _KEY_HEADER in text or not ends else min(ends) + 1
-    cut = f"{text[:head]}\n[{tail - head} characters cut]"
-    return f"{cut}\n{text[tail:]}" if tail < length else cut
+    kept = limit - len(_CUT)
+    head = int(kept * _HEAD_SHARE)
+    near = max(head - _TOKEN_LIMIT, 0)
+    head = max(text.rfind(" ", near, head), text.rfind("\n", near, head), 0) or head
+    tail = length - kept + head
+    spaces = [at for at in (text.find(" ", tail), text.find("\n", tail)) if at >= 0]
+    tail = min(spaces) + 1 if spaces else length
+    return f"{text[:head]}{_CUT}{'' if _ends_with_key(text, tail) else text[tail:]}"
+
+
+def _ends_with_key(text: str, tail: int) -> bool:
+    """Whether the text from `tail` on may be of a PEM key: base64 without words, or the key's end."""
+    wordless = text.find(" ", tail) < 0
+    return (wordless or text.find(_KEY_END, tail) >= 0) and _KEY_HEADER in text

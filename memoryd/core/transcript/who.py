@@ -7,8 +7,7 @@ for rows of older ones, which name none, the text has to do.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from memoryd.core.transcript.texts import TYPED_LIMIT, clean
 
@@ -62,8 +61,7 @@ _BASH_INPUT = re.compile(r"\s*<bash-input>(.*?)</bash-input>", re.DOTALL)
 _TAG = re.compile(r"</?(?:local-command|bash|command)-[a-z]+>")
 
 
-@dataclass(frozen=True, slots=True)
-class Marks:
+class Marks(NamedTuple):
     """What a row says of its origin; empty where it lacks the field."""
 
     origin: str = ""
