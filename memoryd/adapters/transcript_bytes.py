@@ -49,28 +49,23 @@ class TranscriptBytes:
         except OSError as error:
             raise _unreadable(self._path, error) from error
 
-    def lines(self, start: int, stop: int | None = None) -> Iterator[tuple[int, int, memoryview]]:
-        """Each whole line from `start` up to `stop`: its offset, that of the next one, its bytes.
+    def lines(self, start: int, stop: int) -> Iterator[tuple[int, memoryview]]:
+        """Each whole line from `start` up to `stop`: its offset and its bytes.
 
         A half last line is left for later; of a line over LINE_LIMIT there are no bytes. The bytes are
-        a view on a block that lives as long as the view.
+        a view on the block that was read.
         """
         at = position = start
         held = _Held()
-        while block := self.read(position, BLOCK if stop is None else min(BLOCK, stop - position)):
+        while block := self.read(position, min(BLOCK, stop - position)):
             view = memoryview(block)
             begin = 0
             while (end := block.find(b"\n", begin)) != NOWHERE:
-                after = position + end + 1
-                yield at, after, held.with_rest(view[begin:end]) if held.size else view[begin:end]
-                at = after
+                yield at, held.with_rest(view[begin:end]) if held.size else view[begin:end]
                 begin = end + 1
+                at = position + begin
             held.add(view[begin:])
             position += len(block)
-
-    def line(self, start: int) -> memoryview:
-        """The line that starts at `start`; empty where it is not whole."""
-        return next((raw for _, _, raw in self.lines(start)), memoryview(b""))
 
     def rfind(self, needles: tuple[bytes, ...], before: int, floor: int) -> int:
         """Where the last of any of `needles` starts between `floor` and `before`, or NOWHERE."""
@@ -101,7 +96,12 @@ class TranscriptBytes:
         """`at` where a line starts there, else where the next one does; the end where there is none."""
         if at <= 0 or self.read(at - 1, 1) == b"\n":
             return max(0, at)
-        return next((after for _, after, _ in self.lines(at)), self.size)
+        while block := self.read(at, BLOCK):
+            found = block.find(b"\n")
+            if found != NOWHERE:
+                return at + found + 1
+            at += len(block)
+        return self.size
 
 
 @contextmanager

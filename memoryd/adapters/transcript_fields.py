@@ -21,7 +21,7 @@ class Source(msgspec.Struct, gc=False):
     media_type: str = ""
 
 
-class Block(msgspec.Struct):
+class Block(msgspec.Struct, gc=False):
     type: str = ""
     text: str = ""
     id: str = ""
@@ -33,7 +33,7 @@ class Block(msgspec.Struct):
     source: Source | None = None
 
 
-class Message(msgspec.Struct):
+class Message(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     content: str | list[Block] = ""
@@ -44,7 +44,7 @@ class Origin(msgspec.Struct, gc=False):
     subkind: str = ""
 
 
-class Attachment(msgspec.Struct, rename="camel"):
+class Attachment(msgspec.Struct, rename="camel", gc=False):
     type: str = ""
     prompt: str | list[Block] = ""
     command_mode: str = ""
@@ -62,17 +62,17 @@ class Segment(msgspec.Struct, rename="camel", gc=False):
     tail_uuid: str = ""
 
 
-class Preserved(msgspec.Struct, rename="camel"):
+class Preserved(msgspec.Struct, rename="camel", gc=False):
     anchor_uuid: str = ""
     uuids: list[str] = []
 
 
-class CompactMetadata(msgspec.Struct, rename="camel"):
+class CompactMetadata(msgspec.Struct, rename="camel", gc=False):
     preserved_segment: Segment | None = None
     preserved_messages: Preserved | None = None
 
 
-class Line(msgspec.Struct, rename="camel"):
+class Line(msgspec.Struct, rename="camel", gc=False):
     """The fields of a record that matter to us; everything else is skipped undecoded."""
 
     type: str = ""
@@ -106,13 +106,6 @@ class Line(msgspec.Struct, rename="camel"):
     def parent(self) -> str:
         """The parent's uuid; empty for a root."""
         return LOST if self.parent_uuid is msgspec.UNSET else self.parent_uuid or ""
-
-    @property
-    def is_boundary(self) -> bool:
-        """Whether a compaction of the main session starts the conversation anew here."""
-        return (
-            self.type == "system" and self.subtype == "compact_boundary" and not self.is_sidechain
-        )
 
     @property
     def is_rewind(self) -> bool:

@@ -14,11 +14,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from memoryd.adapters.transcript_bytes import NOWHERE, TranscriptBytes, opened, size_of
-from memoryd.adapters.transcript_lines import lines_of, row_of
-from memoryd.core.transcript import Branch, Reading, Row
+from memoryd.adapters.transcript_lines import add_events
+from memoryd.core.transcript import Branch, Reading, Rewind, Row
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
     from memoryd.core.transcript import Wanted
@@ -29,8 +28,12 @@ REMEMBERED = 8
 SEGMENT = 2 * 1024 * 1024
 """Bytes that a first read decodes at once, from the end backwards, until it meets a compaction."""
 
+MOST_SAID = 8_000_000
+"""Characters sent to the model after which it stops where it finds none: twice what a window of a
+million tokens holds, so that what was said before has left any window."""
+
 MOST_READ = 128 * 1024 * 1024
-"""Bytes that it goes back at most where it finds none."""
+"""Bytes that it goes back at most: images, and what the host keeps for itself, count here only."""
 
 LOOK_BACK = 8 * 1024 * 1024
 """Bytes that it goes back at most behind the last compaction, for what was typed since the last save
@@ -40,14 +43,6 @@ _FINGERPRINT = 128
 """Bytes before the offset that must be the same still: the host may cut a file and write on."""
 
 _BOUNDARY = b'"compact_boundary"'
-
-
-@dataclass(frozen=True, slots=True)
-class _Rewind:
-    """The host's mark in the line at `offset`."""
-
-    offset: int
-    leaf: str
 
 
 @dataclass(slots=True)
@@ -71,16 +66,10 @@ class _Followed:
             and self.fingerprint == file.read(self.offset - known, known)
         )
 
-    def take(self, events: Iterable[Row | _Rewind]) -> None:
-        for event in events:
-            if isinstance(event, _Rewind):
-                self.branch.rewind(event.leaf)
-            else:
-                self.branch.add(event)
-
     def read_on(self, file: TranscriptBytes) -> None:
         end = file.whole_end(self.offset)
-        self.take(_events(file, self.offset, end))
+        for event in _events(file, self.offset, end):
+            self.branch.add(event)
         self.offset = end
         known = min(_FINGERPRINT, end)
         self.fingerprint = file.read(end - known, known)
@@ -134,36 +123,47 @@ class TranscriptFiles:
                 self._known.popitem(last=False)
 
 
-def _events(file: TranscriptBytes, start: int, stop: int) -> Iterator[Row | _Rewind]:
-    for at, _, raw in file.lines(start, stop):
-        for line in lines_of(raw):
-            if line.is_rewind:
-                yield _Rewind(at, line.leaf_uuid or "")
-            elif (row := row_of(line, at)) is not None:
-                yield row
+def _events(file: TranscriptBytes, start: int, stop: int) -> list[Row | Rewind]:
+    events: list[Row | Rewind] = []
+    for at, raw in file.lines(start, stop):
+        add_events(events, raw, at)
+    return events
 
 
 def _first_read(file: TranscriptBytes, since: int) -> _Followed:
     """The rows from the last compaction on, or from `since` if that is earlier, within the limits."""
     end = stop = file.whole_end(0)
     floor = file.next_line(max(0, end - MOST_READ))
-    segments: list[list[Row | _Rewind]] = []
-    found = False
+    segments: list[list[Row | Rewind]] = []
+    boundary = NOWHERE
+    said = 0
     while stop > floor:
         start = _segment_start(file, floor, stop)
-        events = list(_events(file, start, stop))
-        segments.append(events)
+        segments.append(_events(file, start, stop))
         stop = start
-        boundaries = [e.offset for e in events if isinstance(e, Row) and e.compaction is not None]
-        if boundaries and not found:
-            found = True
-            floor = max(
-                floor, file.next_line(min(boundaries[-1], max(since, boundaries[-1] - LOOK_BACK)))
-            )
+        if boundary != NOWHERE:
+            continue
+        boundary = _boundary_in(segments[-1])
+        said += sum(event.said for event in segments[-1] if isinstance(event, Row))
+        if boundary != NOWHERE:
+            since = max(since, boundary - LOOK_BACK)
+            floor = max(floor, file.next_line(min(boundary, since)))
+        elif said > MOST_SAID:
+            floor = start
     followed = _Followed(file.device, file.inode, floor, end)
-    for events in reversed(segments):
-        followed.take(event for event in events if event.offset >= floor)
+    for segment in reversed(segments):
+        for event in segment:
+            if event.offset >= floor:
+                followed.branch.add(event)
     return followed
+
+
+def _boundary_in(events: list[Row | Rewind]) -> int:
+    """The offset of the last compaction, or NOWHERE."""
+    for event in reversed(events):
+        if isinstance(event, Row) and event.compaction is not None:
+            return event.offset
+    return NOWHERE
 
 
 def _segment_start(file: TranscriptBytes, floor: int, stop: int) -> int:
@@ -191,6 +191,6 @@ def _last_boundary(file: TranscriptBytes, before: int, floor: int) -> int:
     """Where the line of the last compaction starts; what only mentions one is passed over."""
     while (at := file.rfind((_BOUNDARY,), before, floor)) != NOWHERE:
         before = file.line_start(at)
-        if any(line.is_boundary for line in lines_of(file.line(before))):
+        if _boundary_in(_events(file, before, file.next_line(before + 1))) != NOWHERE:
             return before
     return NOWHERE

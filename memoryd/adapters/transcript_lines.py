@@ -24,6 +24,7 @@ from memoryd.core.transcript import (
     Compaction,
     Marks,
     Media,
+    Rewind,
     Row,
     Text,
     ToolCall,
@@ -61,47 +62,55 @@ _ESCAPE = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u[dD][89a-fA-F]..|\\
 _LENGTH_OF_LONE_SURROGATE = 6
 _RAW_CONTROL = re.compile("[\x00-\x1f]")
 
-_PARTS: dict[str, tuple[type[msgspec.Struct], bool]] = {
-    "message": (fields.Message, False),
-    "attachment": (fields.Attachment, False),
-    "content": (fields.Block, True),
-    "prompt": (fields.Block, True),
+_PARTS: dict[str, type[msgspec.Struct]] = {
+    "message": fields.Message,
+    "attachment": fields.Attachment,
+    "content": fields.Block,
+    "prompt": fields.Block,
 }
-"""Fields of which the good parts are taken where others are of another shape, and if they are lists."""
+"""Fields of which the good parts are taken where others are of another shape; blocks are several."""
+
+_LONG_INPUT = 4 * INPUT_LIMIT
+"""Bytes of a tool call's input up to which it is kept as it is."""
 
 _SYNTHETIC_MODEL = "<synthetic>"
 """What the host itself says in the model's name, such as an error."""
 
 
-def lines_of(raw: memoryview) -> list[Line]:
-    """The records of one line: none of an unreadable one, several where some were glued together."""
+def add_events(events: list[Row | Rewind], raw: memoryview, offset: int) -> None:
+    """Append what a line says of the main session: nothing, a row, several where some were glued.
+
+    It takes the list since a transcript has ten thousands of lines: a generator for each is a fifth of
+    the time.
+    """
     try:
-        return [_LINE.decode(raw)]
-    except msgspec.ValidationError:
-        return _lenient_lines(raw) or _salvaged(bytes(raw))
-    except msgspec.MsgspecError:
-        return _salvaged(bytes(raw))
-    except RecursionError:
-        # never looked into: what lies so deep is what some tool put there
-        return []
+        event = _event(_LINE.decode(raw), offset)
+    except _UNREADABLE:
+        found = (_event(line, offset) for line in _salvaged(raw))
+        events += (event for event in found if event is not None)
+    else:
+        if event is not None:
+            events.append(event)
 
 
-def row_of(line: Line, offset: int) -> Row | None:
-    """The row that a record is to us; None where it is none of the main session's."""
-    if not line.uuid or line.is_sidechain:
+def _event(line: Line, offset: int) -> Row | Rewind | None:
+    uuid = line.uuid
+    if uuid is None:
+        return Rewind(offset, line.leaf_uuid or "") if line.is_rewind else None
+    if line.is_sidechain:
         return None
     match line.type:
-        case "user":
-            row = _user_row(line, line.uuid, offset)
         case "assistant":
-            row = _assistant_row(line, line.uuid, offset)
+            row = _assistant_row(line, uuid, offset)
+        case "user":
+            row = _user_row(line, uuid, offset)
         case "attachment":
-            row = _attachment_row(line, line.uuid, offset)
+            row = _attachment_row(line, uuid, offset)
         case "system":
-            row = _boundary_row(line, line.uuid, offset) if line.is_boundary else None
+            row = _boundary_row(line, uuid, offset)
         case _:
-            return Row(offset, line.uuid, line.parent, passing=True)
-    return row or Row(offset, line.uuid, line.parent)
+            return Row(offset, uuid, line.parent, passing=True)
+    return row or Row(offset, uuid, line.parent)
 
 
 # ── rows: None where the record says nothing and only links others ─────────────────────────────────
@@ -114,8 +123,9 @@ def _user_row(line: Line, uuid: str, offset: int) -> Row | None:
         return None
     content = line.message.content
     blocks = _blocks(content)
-    if any(isinstance(block, ToolResult) for block in blocks):
-        return Row(offset, uuid, line.parent, "tool", blocks)
+    for block in blocks:
+        if isinstance(block, ToolResult):
+            return Row(offset, uuid, line.parent, "tool", blocks, said=_size(content))
     marks = Marks(
         origin=line.origin.kind if line.origin else "",
         subkind=line.origin.subkind if line.origin else "",
@@ -131,7 +141,8 @@ def _user_row(line: Line, uuid: str, offset: int) -> Row | None:
     texts = _texts(content)
     who = who_wrote(marks, texts)
     typed = typed_by(who, marks, texts)
-    return Row(offset, uuid, line.parent, who, blocks, "", line.prompt_id or "", typed)
+    prompt, said = line.prompt_id or "", _size(content)
+    return Row(offset, uuid, line.parent, who, blocks, "", prompt, typed, said=said)
 
 
 def _assistant_row(line: Line, uuid: str, offset: int) -> Row | None:
@@ -141,7 +152,8 @@ def _assistant_row(line: Line, uuid: str, offset: int) -> Row | None:
     if message.model == _SYNTHETIC_MODEL:
         return None
     blocks = _blocks(message.content)
-    return Row(offset, uuid, line.parent, "assistant", blocks, message.id or "")
+    said = _size(message.content)
+    return Row(offset, uuid, line.parent, "assistant", blocks, message.id or "", said=said)
 
 
 def _attachment_row(line: Line, uuid: str, offset: int) -> Row | None:
@@ -159,7 +171,9 @@ def _attachment_row(line: Line, uuid: str, offset: int) -> Row | None:
     return Row(offset, uuid, line.parent, who, _blocks(found.prompt), typed=typed)
 
 
-def _boundary_row(line: Line, uuid: str, offset: int) -> Row:
+def _boundary_row(line: Line, uuid: str, offset: int) -> Row | None:
+    if line.subtype != "compact_boundary":
+        return None
     previous = line.logical_parent_uuid or ""
     metadata = line.compact_metadata or fields.CompactMetadata()
     if (listed := metadata.preserved_messages) is not None:
@@ -181,10 +195,25 @@ def _texts(content: str | list[fields.Block]) -> tuple[str, ...]:
     return tuple(block.text for block in content if block.type == "text")
 
 
+def _size(content: str | list[fields.Block]) -> int:
+    """About how many characters a model was sent."""
+    if isinstance(content, str):
+        return len(content)
+    size = 0
+    for block in content:
+        size += len(block.text) + len(block.input)
+        if isinstance(block.content, str):
+            size += len(block.content)
+        elif block.content:
+            size += _size(block.content)
+    return size
+
+
 def _blocks(content: str | list[fields.Block]) -> tuple[Block, ...]:
     if isinstance(content, str):
         return (Text(clip(content.strip(), MESSAGE_LIMIT)),)
-    return tuple(found for block in content if (found := _block(block)) is not None)
+    found = [_block(block) for block in content]
+    return tuple([block for block in found if block is not None])
 
 
 def _block(block: fields.Block) -> Block | None:
@@ -217,26 +246,38 @@ def _result(content: str | list[fields.Block] | None) -> str:
 
 
 def _input(raw: msgspec.Raw) -> str:
-    """The fields of a call's input as `name: value`, texts as they are: escapes would hide secrets."""
+    """The JSON of a call's input; of a long one each text is cut, which keeps it JSON."""
+    if len(raw) <= _LONG_INPUT:
+        return bytes(raw).decode("utf-8", "replace")
     try:
-        given = _ANYTHING.decode(raw) if raw else {}
-        if not isinstance(given, dict):
-            return clip(_spelt(given), INPUT_LIMIT)
-        lines = (f"{name}: {clip(_spelt(value), INPUT_LIMIT)}" for name, value in given.items())
-        return clip("\n".join(lines), INPUT_LIMIT)
+        given = _ANYTHING.decode(raw)
+        named = given if isinstance(given, dict) else {"": given}
+        return json.dumps({name: _shortened(value) for name, value in named.items()})
     except _UNREADABLE:
         return ""
 
 
-def _spelt(value: object) -> str:
-    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+def _shortened(value: object) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    return clip(text, INPUT_LIMIT)
 
 
 # ── damage ─────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _salvaged(raw: bytes) -> list[Line]:
-    """What is whole in a line that is no JSON."""
+def _salvaged(raw: memoryview) -> list[Line]:
+    """What can be had of a line that is no record as we know them."""
+    try:
+        return [_lenient(Line, raw)]
+    except RecursionError:
+        # never looked into: what lies so deep is what some tool put there
+        return []
+    except _UNREADABLE:
+        return _records(bytes(raw))
+
+
+def _records(raw: bytes) -> list[Line]:
+    """The whole records in a line that is no JSON."""
     text = _mended(raw.replace(b"\0", b"").decode("utf-8", "replace"))
     try:
         return [_LINE.decode(text)]
@@ -295,15 +336,22 @@ def _lenient(kind: type[_T], raw: bytes | memoryview | msgspec.Raw) -> _T:
 
 def _lenient_parts(name: str, raw: msgspec.Raw) -> object:
     """The struct of the field `name`, or where it holds several, a list of those that are objects."""
-    kind, several = _PARTS[name]
+    kind = _PARTS[name]
+    if kind is fields.Block:
+        return _lenient_blocks(raw)
+    try:
+        return _lenient(kind, raw)
+    except _UNREADABLE:
+        return None
+
+
+def _lenient_blocks(raw: msgspec.Raw) -> list[fields.Block]:
     try:
         items = _RAW_ITEMS.decode(raw)
     except _UNREADABLE:
         items = [raw]
-    parts = []
+    blocks = []
     for item in items:
         with suppress(*_UNREADABLE):
-            parts.append(_lenient(kind, item))
-    if several:
-        return parts
-    return parts[0] if parts else None
+            blocks.append(_lenient(fields.Block, item))
+    return blocks

@@ -15,7 +15,13 @@ from transcripts import Records, line_of, said
 
 from memoryd.adapters import transcript_bytes, transcript_file
 from memoryd.adapters.transcript_file import TranscriptFiles
-from memoryd.core.transcript import Activity, Media, Reading, ToolCall, ToolResult
+from memoryd.core.transcript import (
+    Activity,
+    Media,
+    Reading,
+    ToolCall,
+    ToolResult,
+)
 from memoryd.errors import TranscriptError
 
 if TYPE_CHECKING:
@@ -208,9 +214,11 @@ def test_blocks_are_kept_short_and_images_not_at_all(path: Path) -> None:
     blocks = [b for m in reading_of(path, records.data).conversation.messages for b in m.blocks]
     call = next(block for block in blocks if isinstance(block, ToolCall))
     result = next(block for block in blocks if isinstance(block, ToolResult))
-    assert call.input.startswith("file_path: /x\ncontent: line\nline\n")
-    assert len(call.input) < 900
-    assert len(result.text) < 1_600
+    given = json.loads(call.input)
+    assert given["file_path"] == "/x"
+    assert given["content"].startswith("line\nline\n")
+    assert len(call.input) < 1_100
+    assert len(result.text) <= 1_500
     assert result.text.endswith("[image]")
     assert Media("image", "image/png") in blocks
 
@@ -397,6 +405,25 @@ def test_how_far_a_first_read_goes_back_is_bounded(
     assert reading.typed[-1] == "prompt 1.19"
 
 
+def test_a_first_read_stops_where_no_window_reaches(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript_file, "MOST_SAID", 5_000)
+    monkeypatch.setattr(transcript_file, "SEGMENT", 2_000)
+    reading = reading_of(path, _long(compactions=0).data)
+    assert 4 < len(reading.typed) < 10
+    assert reading.typed[-1] == "prompt 0.19"
+
+
+def test_a_line_longer_than_a_segment_is_read_whole(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(transcript_file, "SEGMENT", 100)
+    records = _long(compactions=1)
+    assert len(reading_of(path, records.data).typed) == 40
+    assert said(reading_of(path, records.data))[0] == "summary: summary 0"
+
+
 def test_a_compaction_makes_what_came_before_forgotten(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -454,6 +481,25 @@ def test_a_rewind_past_a_compaction_reads_back_to_the_one_before(path: Path) -> 
     records.model("answer")
     path.write_bytes(records.data)
     assert said(read(path, since=end, files=files))[-1] == "assistant: answer"
+
+
+def test_a_rewind_past_every_compaction_reads_back_to_the_start(path: Path) -> None:
+    records = _long(compactions=1)
+    records.records[3]["note"] = "compact_boundary"
+    fork = next(
+        r["uuid"] for r in records.records if r.get("message", {}).get("content") == "prompt 0.3"
+    )
+    records.human("anew", parent=fork)
+    records.other("last-prompt", leafUuid="", explicit=True)
+    reading = reading_of(path, records.data, since=len(records.data))
+    assert reading.typed == ("prompt 0.0", "prompt 0.1", "prompt 0.2", "prompt 0.3", "anew")
+
+
+def test_a_rewind_to_a_row_that_is_gone_starts_with_the_new_prompt(path: Path) -> None:
+    records = _long(compactions=1)
+    records.human("anew", parent="gone")
+    records.other("last-prompt", leafUuid="", explicit=True)
+    assert said(reading_of(path, records.data, since=len(records.data))) == ["human: anew"]
 
 
 # ── damage ─────────────────────────────────────────────────────────────────────────────────────────
