@@ -29,7 +29,7 @@ M = TypeVar("M", bound=Message)
 CONNECT_LIMIT = 2
 """Seconds: a full backlog is waited for, since it is a busy daemon and not a missing one."""
 
-ANSWER_LIMIT = 10.0
+ANSWER_LIMIT = 5.0
 """Seconds."""
 
 _CHUNK = 65536

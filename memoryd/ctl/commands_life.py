@@ -39,7 +39,9 @@ def stop(_: Namespace, shell: Shell) -> int:
     try:
         pid = process.stop(shell.env)
     except NotRunningError as error:
-        shell.complain(f"nothing to stop: {error}", _hint_of_running(error))
+        if _is_there(error):
+            raise
+        shell.complain(f"nothing to stop: {error}")
         return NOT_RUNNING
     shell.say(f"memoryd stopped, process {pid}")
     return 0
@@ -50,7 +52,7 @@ def restart(_: Namespace, shell: Shell) -> int:
     try:
         process.stop(shell.env)
     except NotRunningError as error:
-        if _hint_of_running(error):
+        if _is_there(error):
             raise
     _say(process.start(shell.env), shell)
     return 0
@@ -76,9 +78,9 @@ def _say(started: process.Started, shell: Shell) -> None:
     shell.say(f"memoryd {found.version} {word}, process {found.pid}, on {socket}")
 
 
-def _hint_of_running(error: NotRunningError) -> str:
-    """What mends it where something is there that does not answer; empty where nothing is."""
-    return "" if error.hint == NotRunningError.hint else error.hint
+def _is_there(error: NotRunningError) -> bool:
+    """Something sits on the socket that has to be mended first: the hint is not to start one."""
+    return error.hint != NotRunningError.hint
 
 
 def _last(file: Path, limit: int) -> Iterator[str]:

@@ -231,6 +231,17 @@ class TestWhatIsInTheWay:
             process.start(env)
         assert not process.log_file(env).exists()
 
+    @pytest.mark.parametrize("command", ["stop", "restart"])
+    def test_a_socket_that_has_to_be_mended_first_is_not_passed_over(
+        self, env: dict[str, str], folder: Path, command: str
+    ) -> None:
+        env["MEMORYD_SOCKET"] = str(folder / "s")
+        typed = Typed(env)
+        with AnsweringDaemon(folder / "s", Reply()):
+            folder.chmod(0o755)
+            assert typed(command) == 3
+        assert typed.err.endswith(f"\ntry: chmod 700 '{folder}'\n")
+
     def test_a_socket_s_folder_that_others_can_enter(
         self, env: dict[str, str], folder: Path
     ) -> None:
