@@ -306,7 +306,7 @@ def _run_rows(found: RunRecord, view: View) -> Iterator[tuple[str, Line]]:
     if found.status:
         at = clock(found.ended_at or found.started_at, view.now)
         yield "status", status_line(found.status, at)
-    yield "reason", line(_REASONS[found.reason])
+    yield "reason", line(_REASONS.get(found.reason, found.reason))
     yield "times", line(_times(found, view.now))
     if found.attempts:
         yield "attempts", line(str(found.attempts))
@@ -351,17 +351,17 @@ def _times(found: RunRecord, now: float) -> str:
 _OUTCOMES: dict[str, Tone] = {
     "applied": "good",
     "moved": "good",
-    "skipped": "warn",
-    "refused": "warn",
-    "dropped": "warn",
     "duplicate": "faint",
 }
+"""All others were left out, and somebody may want to know."""
 
 
 def _op(op: OpRecord) -> Iterator[Element]:
     reason = f": {op.reason}" if op.reason else ""
     where = f" under {op.section}" if op.section else ""
-    yield Say((Span(op.outcome, _OUTCOMES[op.outcome]), Span(f"  {op.kind}{where}{reason}")))
+    yield Say(
+        (Span(op.outcome, _OUTCOMES.get(op.outcome, "warn")), Span(f"  {op.kind}{where}{reason}"))
+    )
     texts: tuple[tuple[str, Line], ...] = (
         ("old", line(op.line, "bad")),
         ("new", line(op.text, "good")),
