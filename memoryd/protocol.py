@@ -39,7 +39,17 @@ SaveState = Literal["owed", "gate", "fork", "read", "apply", "commit"]
 SaveOutcome = Literal["done", "no_change", "skipped", "held", "failed"]
 
 RunState = Literal[
-    "owed", "gate", "fork", "read", "apply", "commit", "done", "no_change", "skipped", "held", "failed"
+    "owed",
+    "gate",
+    "fork",
+    "read",
+    "apply",
+    "commit",
+    "done",
+    "no_change",
+    "skipped",
+    "held",
+    "failed",
 ]
 """A save's life, in order, and then one of the outcomes."""
 
@@ -141,49 +151,46 @@ class Workspace(Message, kw_only=True):
 # ── commands ───────────────────────────────────────────────────────────────────────────────────────
 
 
-class Save(Message, kw_only=True):
+class Placed(Message, kw_only=True):
+    """Base of what is asked about a project: by its name, else by where it was typed.
+
+    In a coding session (`inside`, its id) that is where the session started: `cd` does not change it.
+    """
+
+    project: str = ""
+    inside: str = ""
+    cwd: str = ""
+
+
+class Save(Placed, kw_only=True):
     """Save the owed turns of a project (or of one session) now."""
 
-    cwd: str = ""
-    project: str = ""
     session: str = ""
 
 
-class Cancel(Message, kw_only=True):
+class Cancel(Placed, kw_only=True):
     """Cancel the save that runs for a project; its turn stays owed."""
 
-    cwd: str = ""
-    project: str = ""
 
-
-class Pause(Message, kw_only=True):
+class Pause(Placed, kw_only=True):
     """Start no save, for one project or all (`project` empty); 0 seconds: until resume."""
 
-    cwd: str = ""
-    project: str = ""
     seconds: float = 0.0
 
 
-class Resume(Message, kw_only=True):
+class Resume(Placed, kw_only=True):
     """End a pause; turns owed meanwhile are saved."""
 
-    cwd: str = ""
-    project: str = ""
 
-
-class SwitchOff(Message, kw_only=True):
+class SwitchOff(Placed, kw_only=True):
     """From the next event on: no load and no save for this session or project."""
 
-    cwd: str = ""
-    project: str = ""
     session: str = ""
 
 
-class SwitchOn(Message, kw_only=True):
+class SwitchOn(Placed, kw_only=True):
     """Take a SwitchOff back."""
 
-    cwd: str = ""
-    project: str = ""
     session: str = ""
 
 
@@ -198,42 +205,30 @@ class GetVersion(Message, kw_only=True):
     """Who answers."""
 
 
-class GetStatus(Message, kw_only=True):
-    """All projects, or the one of `cwd` or `project` first."""
-
-    cwd: str = ""
-    project: str = ""
+class GetStatus(Placed, kw_only=True):
+    """All projects, the one of the place first."""
 
 
-class GetLog(Message, kw_only=True):
-    """Runs, newest first; of all projects where neither `cwd` nor `project` is given."""
+class GetLog(Placed, kw_only=True):
+    """Runs, newest first; of all projects where no place is given."""
 
-    cwd: str = ""
-    project: str = ""
     limit: int = 20
     skipped: bool = False
 
 
-class GetRun(Message, kw_only=True):
+class GetRun(Placed, kw_only=True):
     """One run by its id or an unambiguous start of it; empty: the project's last."""
 
-    cwd: str = ""
-    project: str = ""
     run: str = ""
 
 
-class GetMemory(Message, kw_only=True):
+class GetMemory(Placed, kw_only=True):
     """MEMORY.md of a project as it stands."""
 
-    cwd: str = ""
-    project: str = ""
 
-
-class GetStatusline(Message, kw_only=True):
+class GetStatusline(Placed, kw_only=True):
     """The status line of a project."""
 
-    cwd: str = ""
-    project: str = ""
     colour: bool = False
 
 
@@ -297,7 +292,10 @@ class OpRecord(Message, kw_only=True):
     section: str = ""
     line: str = ""
     text: str = ""
-    outcome: Literal["applied", "skipped", "refused", "duplicate", "moved", "dropped"] = "applied"
+    outcome: Literal["applied", "skipped", "refused", "duplicate", "moved", "dropped", "held"] = (
+        "applied"
+    )
+    """`held`: it would be applied, the run waits for review."""
     reason: str = ""
     because: str = ""
 
@@ -319,6 +317,7 @@ class RunRecord(Message, kw_only=True):
     started_at: float = 0.0
     ended_at: float = 0.0
     attempts: int = 0
+    """Which try at its turn it is, from 1."""
     backend: str = ""
     backend_reason: str = ""
     model: str = ""

@@ -170,7 +170,8 @@ def _message(kind: type[Any]) -> Iterator[str]:
     if tag := kind.__struct_config__.tag:
         yield f'On the wire it begins with `"type": "{tag}"`.'
     base = kind.__bases__[0]
-    inherited = base.__struct_fields__ if issubclass(base, protocol.HookEvent) else ()
+    shared = (protocol.HookEvent, protocol.Placed)
+    inherited = base.__struct_fields__ if issubclass(base, shared) else ()
     if inherited:
         yield f"Has all fields of {_link(base.__name__)}."
     yield _fields(kind, frozenset(inherited))

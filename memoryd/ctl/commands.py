@@ -65,9 +65,10 @@ class NotTypedError(MemorydError):
 
 
 class Place(NamedTuple):
-    """The project that is meant: by its name, else by a directory in it."""
+    """The project that is meant: by its name, else by the session or the directory typed in."""
 
     project: str = ""
+    inside: str = ""
     cwd: str = ""
 
 
@@ -101,7 +102,7 @@ def status(typed: Namespace, shell: Shell) -> int:
 def log(typed: Namespace, shell: Shell) -> int:
     """The last runs."""
     place = _place_if_asked(typed, shell)
-    message = GetLog(project=place.project, cwd=place.cwd, limit=typed.limit, skipped=typed.skipped)
+    message = GetLog(**place._asdict(), limit=typed.limit, skipped=typed.skipped)
     body = shell.client.ask_raw(message)
     if typed.json:
         shell.json(body)
@@ -115,7 +116,7 @@ def log(typed: Namespace, shell: Shell) -> int:
 def show(typed: Namespace, shell: Shell) -> int:
     """One run."""
     place = Place() if typed.id else _place(typed, shell)
-    body = shell.client.ask_raw(GetRun(run=typed.id, project=place.project, cwd=place.cwd))
+    body = shell.client.ask_raw(GetRun(run=typed.id, **place._asdict()))
     if typed.json:
         shell.json(body)
         return 0
@@ -128,7 +129,7 @@ def show(typed: Namespace, shell: Shell) -> int:
 def memory(typed: Namespace, shell: Shell) -> int:
     """MEMORY.md."""
     place = _place(typed, shell)
-    body = shell.client.ask_raw(GetMemory(project=place.project, cwd=place.cwd))
+    body = shell.client.ask_raw(GetMemory(**place._asdict()))
     if typed.json:
         shell.json(body)
         return 0
@@ -149,7 +150,7 @@ def statusline(typed: Namespace, shell: Shell) -> int:
     if asked:
         return _statusline_of_session(asked, shell)
     place = _place(typed, shell)
-    message = GetStatusline(project=place.project, cwd=place.cwd, colour=shell.colour)
+    message = GetStatusline(**place._asdict(), colour=shell.colour)
     body = shell.client.ask_raw(message)
     if typed.json:
         shell.json(body)
@@ -201,38 +202,38 @@ def save(typed: Namespace, shell: Shell) -> int:
     """What is owed starts now."""
     session = _session(typed, shell)
     place = _place(typed, shell)
-    return _do(Save(cwd=place.cwd, project=place.project, session=session), typed, shell)
+    return _do(Save(**place._asdict(), session=session), typed, shell)
 
 
 def cancel(typed: Namespace, shell: Shell) -> int:
     """The running save stops."""
     place = _place(typed, shell)
-    return _do(Cancel(cwd=place.cwd, project=place.project), typed, shell)
+    return _do(Cancel(**place._asdict()), typed, shell)
 
 
 def pause(typed: Namespace, shell: Shell) -> int:
     """No save starts."""
     place = _place_if_asked(typed, shell)
-    message = Pause(cwd=place.cwd, project=place.project, seconds=typed.seconds)
+    message = Pause(**place._asdict(), seconds=typed.seconds)
     return _do(message, typed, shell)
 
 
 def resume(typed: Namespace, shell: Shell) -> int:
     """Saves start again."""
     place = _place_if_asked(typed, shell)
-    return _do(Resume(cwd=place.cwd, project=place.project), typed, shell)
+    return _do(Resume(**place._asdict()), typed, shell)
 
 
 def off(typed: Namespace, shell: Shell) -> int:
     """No memory from the next event on."""
     session, place = _switched(typed, shell)
-    return _do(SwitchOff(session=session, cwd=place.cwd, project=place.project), typed, shell)
+    return _do(SwitchOff(session=session, **place._asdict()), typed, shell)
 
 
 def on(typed: Namespace, shell: Shell) -> int:
     """Memory from the next event on."""
     session, place = _switched(typed, shell)
-    return _do(SwitchOn(session=session, cwd=place.cwd, project=place.project), typed, shell)
+    return _do(SwitchOn(session=session, **place._asdict()), typed, shell)
 
 
 def _do(message: Message, typed: Namespace, shell: Shell) -> int:
@@ -250,10 +251,10 @@ def _do(message: Message, typed: Namespace, shell: Shell) -> int:
 def _place(typed: Namespace, shell: Shell) -> Place:
     if typed.project and typed.project != HERE:
         return Place(project=typed.project)
-    if not shell.project_directory:
+    if not shell.directory and not shell.session:
         fact = "the directory that this was typed in is gone"
         raise NotTypedError(fact, f"memoryctl {typed.command} --project NAME")
-    return Place(cwd=shell.project_directory)
+    return Place(inside=shell.session, cwd=shell.directory)
 
 
 def _place_if_asked(typed: Namespace, shell: Shell) -> Place:
@@ -276,9 +277,9 @@ def _switched(typed: Namespace, shell: Shell) -> tuple[str, Place]:
 
 
 def _status_body(typed: Namespace, shell: Shell) -> bytes:
-    cwd = "" if typed.project else shell.project_directory
+    place = Place(typed.project) if typed.project else Place("", shell.session, shell.directory)
     try:
-        return shell.client.ask_raw(GetStatus(project=typed.project, cwd=cwd))
+        return shell.client.ask_raw(GetStatus(**place._asdict()))
     except SaidNoError as error:
         # Typed where no project can be, such as `/`: the daemon's state is worth showing all the same.
         if typed.project or error.problem.code != "no_project":

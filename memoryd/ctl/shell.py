@@ -94,12 +94,6 @@ class Shell:
         return self.env.get("CLAUDE_CODE_SESSION_ID", "")
 
     @property
-    def project_directory(self) -> str:
-        """The directory that names the project: in a session, `cd` does not change it."""
-        named = self.env.get("CLAUDE_PROJECT_DIR", "") if self.in_session else ""
-        return named if named.startswith("/") else self.directory
-
-    @property
     def client(self) -> Client:
         """The way to the daemon."""
         if self._client is None:

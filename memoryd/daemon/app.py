@@ -37,6 +37,7 @@ from memoryd.daemon.listener import bind
 from memoryd.daemon.loads import Loads
 from memoryd.daemon.memories import Memories
 from memoryd.daemon.overview import Overview
+from memoryd.daemon.places import Places
 from memoryd.daemon.projects import Projects
 from memoryd.daemon.rounds import Rounds
 from memoryd.daemon.runs import Runs
@@ -139,11 +140,10 @@ class App:
         turn = TurnHandlers(
             settings, sessions, self.projects, self.backlog, loads, self.silence, state
         )
-        memory = MemoryHandlers(
-            clock, ledger, self.projects, sessions, self.memories, self.backlog, chooser
-        )
+        places = Places(self.projects, sessions)
+        memory = MemoryHandlers(rooms, places, self.projects, sessions, self.backlog)
         admin = AdminHandlers(
-            clock, ledger, self.projects, sessions, runs, overview, self.standing, self.stop
+            rooms, places, self.projects, sessions, overview, self.standing, self.stop
         )
         dispatcher = Dispatcher(_handlers(turn, memory, admin))
         spool = Spool(spool_dir, dispatcher)

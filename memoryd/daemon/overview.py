@@ -13,6 +13,7 @@ from anyio import to_thread
 
 from memoryd.core.memory import report
 from memoryd.core.memory.document import size
+from memoryd.core.queue import ALL
 from memoryd.errors import MemorydError
 from memoryd.protocol import BackendStatus, ProjectStatus, RunRecord, Usage
 
@@ -106,6 +107,11 @@ class Overview:
             session_starts_today=kept.starts,
             load_tokens=math.ceil(loaded.characters / CHARACTERS_PER_TOKEN) if loaded else 0,
         )
+
+    def paused_until(self) -> float:
+        """Until when all projects are paused; 0 where they are not."""
+        until = self._backlog.paused_until(ALL)
+        return until if until > self._clock.now() else 0.0
 
     async def backends(self) -> list[BackendStatus]:
         """Which ways to fork can work here, and why not."""

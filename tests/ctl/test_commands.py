@@ -90,10 +90,10 @@ class TestWhatIsAsked:
     def test_inside_a_session_cd_does_not_change_the_project(
         self, typed: Typed, folder: Path
     ) -> None:
-        typed.env = {**typed.env, "CLAUDECODE": "1", "CLAUDE_PROJECT_DIR": "/home/user/beta"}
+        typed.env = {**typed.env, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s9"}
         with daemon(folder, DONE) as asked:
             assert typed("save") == 0
-        assert asked.only == ("save", {"cwd": "/home/user/beta"})
+        assert asked.only == ("save", {"inside": "s9", "cwd": "/home/user/alpha"})
 
     def test_outside_of_a_session_there_is_none_to_mean(self, typed: Typed) -> None:
         assert typed("off", "--session") == 1
@@ -198,13 +198,6 @@ class TestStatusline:
             done = process({**env, "NO_COLOR": "1"}, "statusline", stdin=self.EVENT)
         assert (done.returncode, done.stdout) == (0, b"")
         assert asked.asked[0].headers["memoryd-no-color"] == b"1".hex()
-
-    def test_nothing_else_that_a_terminal_would_obey(
-        self, env: dict[str, str], folder: Path
-    ) -> None:
-        with AnsweringDaemon(folder / "s", Reply(b"memory: \x1b]0;x\x07\n")):
-            done = process({**env, "NO_COLOR": "1"}, "statusline", stdin=self.EVENT)
-        assert done.stdout == b"memory: \\u{1b}]0;x\\u{7}\n"
 
     def test_as_a_hook_it_is_silent_without_a_daemon(self, env: dict[str, str]) -> None:
         done = process(env, "statusline", stdin=self.EVENT)

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from memoryd import __version__
 from memoryd.core import statusline
 from memoryd.daemon.dispatch import RawAnswer, Stream
-from memoryd.daemon.handlers.memory import chosen
 from memoryd.errors import RequestError
 from memoryd.protocol import GENERATION, Done, RunList, Status, Statusline, Version
 
@@ -17,11 +16,12 @@ if TYPE_CHECKING:
 
     from memoryd.daemon.caller import Caller
     from memoryd.daemon.overview import Overview
+    from memoryd.daemon.places import Places
     from memoryd.daemon.projects import Project, Projects
-    from memoryd.daemon.runs import Runs
+    from memoryd.daemon.saver import Rooms
     from memoryd.daemon.sessions import Sessions
     from memoryd.daemon.standing import Standing
-    from memoryd.ports import Clock, Ledger, LedgerThread
+    from memoryd.ports import Ledger
     from memoryd.protocol import (
         Follow,
         GetLog,
@@ -43,20 +43,20 @@ class AdminHandlers:
 
     def __init__(
         self,
-        clock: Clock,
-        ledger: LedgerThread,
+        rooms: Rooms,
+        places: Places,
         projects: Projects,
         sessions: Sessions,
-        runs: Runs,
         overview: Overview,
         standing: Standing,
         stop: Callable[[], None],
     ) -> None:
-        self._clock = clock
-        self._ledger = ledger
+        self._clock = rooms.clock
+        self._ledger = rooms.ledger
+        self._runs = rooms.runs
+        self._places = places
         self._projects = projects
         self._sessions = sessions
-        self._runs = runs
         self._overview = overview
         self._standing = standing
         self._stop = stop
@@ -73,8 +73,8 @@ class AdminHandlers:
     async def status(self, message: GetStatus, _caller: Caller) -> Status:
         """The daemon, its backends, and all projects, the asked one first."""
         projects = [self._projects.named(name) for name in self._projects.names()]
-        if message.project or message.cwd:
-            first = await chosen(self._projects, message.project, message.cwd)
+        if await self._places.named(message):
+            first = await self._places.chosen(message)
             projects = [first, *(found for found in projects if found.name != first.name)]
         standing = self._standing
         return Status(
@@ -86,6 +86,7 @@ class AdminHandlers:
             memory_root=str(standing.memory_root()),
             sessions=await self._sessions.count(),
             spooled=await standing.spooled(),
+            paused_until=self._overview.paused_until(),
             backends=await self._overview.backends(),
             projects=[await self._overview.project(project) for project in projects],
             warnings=standing.warnings(),
@@ -93,7 +94,7 @@ class AdminHandlers:
 
     async def log(self, message: GetLog, _caller: Caller) -> RunList:
         """Runs, newest first."""
-        name = await self._asked(message.project, message.cwd)
+        name = await self._places.named(message)
         limit = min(max(message.limit, 1), LOG_LIMIT)
         runs = await self._ledger.commit(
             lambda ledger: ledger.runs(name, limit=limit, skipped=message.skipped)
@@ -102,7 +103,7 @@ class AdminHandlers:
 
     async def run(self, message: GetRun, _caller: Caller) -> RunRecord:
         """One run with its ops."""
-        name = "" if message.run else await self._asked(message.project, message.cwd)
+        name = "" if message.run else await self._places.named(message)
 
         def work(ledger: Ledger) -> RunRecord | None:
             if message.run:
@@ -118,7 +119,7 @@ class AdminHandlers:
 
     async def statusline(self, message: GetStatusline, _caller: Caller) -> Statusline:
         """The status line of a project."""
-        project = await chosen(self._projects, message.project, message.cwd)
+        project = await self._places.chosen(message)
         return Statusline(text=await self._text(project, colour=message.colour))
 
     async def statusline_asked(self, message: StatuslineAsked, caller: Caller) -> RawAnswer | None:
@@ -132,6 +133,7 @@ class AdminHandlers:
         if project is None:
             return None
         text = await self._text(project, colour=not caller.shim.no_color)
+        # the shim prints it as it is
         return RawAnswer(f"{text}\n".encode(), "text/plain; charset=utf-8") if text else None
 
     async def follow(self, message: Follow, _caller: Caller) -> Stream:
@@ -146,7 +148,3 @@ class AdminHandlers:
     async def _text(self, project: Project, *, colour: bool) -> str:
         line = await self._overview.line(project.name)
         return statusline.line(line.text, self._clock.hhmm(line.at), colour=colour)
-
-    async def _asked(self, project: str, cwd: str) -> str:
-        """The project's name; empty for all of them."""
-        return (await chosen(self._projects, project, cwd)).name if project or cwd else ""

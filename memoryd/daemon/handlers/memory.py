@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from memoryd.core.queue import ALL
 from memoryd.core.text import plural
 from memoryd.daemon.backlog import PARKED
 from memoryd.errors import RequestError
@@ -13,10 +12,10 @@ from memoryd.protocol import Done, MemoryText
 if TYPE_CHECKING:
     from memoryd.daemon.backlog import Backlog
     from memoryd.daemon.caller import Caller
-    from memoryd.daemon.memories import Memories
-    from memoryd.daemon.projects import Project, Projects
+    from memoryd.daemon.places import Places
+    from memoryd.daemon.projects import Projects
+    from memoryd.daemon.saver import Rooms
     from memoryd.daemon.sessions import Sessions
-    from memoryd.ports import Chooser, Clock, LedgerThread
     from memoryd.protocol import (
         Cancel,
         GetMemory,
@@ -33,25 +32,24 @@ class MemoryHandlers:
 
     def __init__(
         self,
-        clock: Clock,
-        ledger: LedgerThread,
+        rooms: Rooms,
+        places: Places,
         projects: Projects,
         sessions: Sessions,
-        memories: Memories,
         backlog: Backlog,
-        chooser: Chooser,
     ) -> None:
-        self._chooser = chooser
-        self._clock = clock
-        self._ledger = ledger
+        self._chooser = rooms.chooser
+        self._clock = rooms.clock
+        self._ledger = rooms.ledger
+        self._memories = rooms.memories
+        self._places = places
         self._projects = projects
         self._sessions = sessions
-        self._memories = memories
         self._backlog = backlog
 
     async def memory(self, message: GetMemory, _: Caller) -> MemoryText:
         """MEMORY.md of the project."""
-        project = await chosen(self._projects, message.project, message.cwd)
+        project = await self._places.chosen(message)
         memory = await self._memories.read(project)
         return MemoryText(
             project=project.name,
@@ -62,7 +60,7 @@ class MemoryHandlers:
 
     async def save(self, message: Save, _: Caller) -> Done:
         """Owed turns start at once, also those that wait between two tries."""
-        project = await chosen(self._projects, message.project, message.cwd)
+        project = await self._places.chosen(message)
         waiting = self._backlog.waiting(project.name)
         self._chooser.release()
         await self._backlog.hasten(project.name, message.session)
@@ -72,14 +70,14 @@ class MemoryHandlers:
 
     async def cancel(self, message: Cancel, _: Caller) -> Done:
         """The running save stops; its turn stays owed."""
-        project = await chosen(self._projects, message.project, message.cwd)
+        project = await self._places.chosen(message)
         if not self._backlog.cancel(project.name):
             raise RequestError(409, "nothing_runs", f"{project.name}: no save is running")
         return Done(sentence=f"{project.name}: save cancelled, its turn stays owed")
 
     async def pause(self, message: Pause, _: Caller) -> Done:
         """No save starts for a while."""
-        name = await self._named(message.project, message.cwd)
+        name = await self._places.named(message)
         until = self._clock.now() + message.seconds if message.seconds > 0 else PARKED
         self._backlog.pause(name, until)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, until))
@@ -88,7 +86,7 @@ class MemoryHandlers:
 
     async def resume(self, message: Resume, _: Caller) -> Done:
         """Saves start again."""
-        name = await self._named(message.project, message.cwd)
+        name = await self._places.named(message)
         self._chooser.release()
         self._backlog.resume(name)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, 0.0))
@@ -108,24 +106,6 @@ class MemoryHandlers:
             if not await self._sessions.switch(message.session, off=off):
                 raise RequestError(404, "unknown_session", f"no session {message.session} is known")
             return Done(sentence=f"memory is {word} for this session, from its next event on")
-        project = await chosen(self._projects, message.project, message.cwd)
+        project = await self._places.chosen(message)
         await self._projects.switch(project.name, off=off)
         return Done(sentence=f"memory is {word} for {project.name}, from the next event on")
-
-    async def _named(self, project: str, cwd: str) -> str:
-        if not project and not cwd:
-            return ALL
-        return (await chosen(self._projects, project, cwd)).name
-
-
-async def chosen(projects: Projects, name: str, cwd: str) -> Project:
-    """The project that a command means: by name, else by the directory it was typed in."""
-    if name:
-        if name not in projects.names():
-            known = ", ".join(projects.names()) or "none yet"
-            raise RequestError(404, "unknown_project", f"no project {name}; known: {known}")
-        return projects.named(name)
-    project = await projects.of(cwd, store=False) if cwd.startswith("/") else None
-    if project is None:
-        raise RequestError(400, "no_project", "no project and no directory was given")
-    return project

@@ -145,11 +145,13 @@ class TurnHandlers:
 
     async def _session(self, event: HookEvent, caller: Caller) -> SessionRow | None:
         """The session as the event shows it; None where the event does not count."""
+        if event.agent_id:
+            return None
         shim = caller.shim
-        known = await self._sessions.find(event.session_id)
+        known = await self._sessions.known(event.session_id)
         # the working directory follows `cd`; the one of the session's start does not
         directory = known.directory if known else shim.project_dir or event.cwd
-        if event.agent_id or not directory.startswith("/"):
+        if not directory.startswith("/"):
             return None
         path = Path(directory)
         if path == self._state or self._state in path.parents or self._config().excludes(path):

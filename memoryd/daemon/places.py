@@ -1,0 +1,46 @@
+"""Which project a command means: by its name, by the session it was typed in, by the directory."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from memoryd.core.queue import ALL
+from memoryd.errors import RequestError
+
+if TYPE_CHECKING:
+    from memoryd.daemon.projects import Project, Projects
+    from memoryd.daemon.sessions import Sessions
+    from memoryd.protocol import Placed
+
+
+class Places:
+    """Finds the project of a command or read."""
+
+    def __init__(self, projects: Projects, sessions: Sessions) -> None:
+        self._projects = projects
+        self._sessions = sessions
+
+    async def chosen(self, message: Placed) -> Project:
+        """The project that is meant; raises RequestError where there is none."""
+        if message.project:
+            return self._by_name(message.project)
+        session = await self._sessions.known(message.inside) if message.inside else None
+        directory = session.directory if session else message.cwd
+        project = None
+        if directory.startswith("/"):
+            project = await self._projects.of(directory, store=False)
+        if project is None:
+            raise RequestError(400, "no_project", "no project and no directory was given")
+        return project
+
+    async def named(self, message: Placed) -> str:
+        """The name of the project that is meant; `ALL` where no place is given."""
+        placed = message.project or message.inside or message.cwd
+        return (await self.chosen(message)).name if placed else ALL
+
+    def _by_name(self, name: str) -> Project:
+        names = self._projects.names()
+        if name not in names:
+            known = ", ".join(names) or "none yet"
+            raise RequestError(404, "unknown_project", f"no project {name}; known: {known}")
+        return self._projects.named(name)
