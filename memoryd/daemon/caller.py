@@ -6,8 +6,11 @@ and whether it is still there. Knows no socket: the connection is behind the Lin
 
 from __future__ import annotations
 
+import os
+from contextlib import suppress
 from typing import Protocol
 
+import anyio
 import msgspec
 
 from memoryd.protocol import ShimHeaders
@@ -28,7 +31,7 @@ class Line(Protocol):
 class Caller:
     """The sender of one request; may be kept after its answer, to wait for its end."""
 
-    __slots__ = ("_line", "peer", "shim")
+    __slots__ = ("_line", "_process", "peer", "shim")
 
     def __init__(
         self, peer: Peer, shim: ShimHeaders | None = None, line: Line | None = None
@@ -36,19 +39,34 @@ class Caller:
         self.peer = peer
         self.shim = shim or ShimHeaders()
         self._line = line
+        self._process = -1
 
     @property
     def spooled(self) -> bool:
         """The request was left in the spool: nobody waits for its answer."""
         return self._line is None
 
+    def pin(self) -> None:
+        """Take hold of the peer's process, so that `gone` means its end; `unpin` lets go of it."""
+        if self._process < 0 and self.peer.pid and hasattr(os, "pidfd_open"):
+            with suppress(OSError):  # it has ended, or there is no such call
+                self._process = os.pidfd_open(self.peer.pid)
+
+    def unpin(self) -> None:
+        """Let go of the process."""
+        if self._process >= 0:
+            os.close(self._process)
+            self._process = -1
+
     async def gone(self) -> None:
         """Return once the peer has closed its connection; at once where there is none.
 
-        A process that exits closes it, so the answer to one hook can be held until the one before
-        has ended. Works while the handler runs and after its answer, for any number of waiting
-        tasks. A peer that only shuts down its sending side counts as gone; so does one that the
-        server dropped.
+        Of a pinned caller, once its process has ended: a process closes its files some time before its
+        parent is told of its end, and the host keeps the order of ends. Works while the handler runs and
+        after its answer, for any number of waiting tasks. A peer that only shuts down its sending side
+        counts as gone; so does one that the server dropped.
         """
         if self._line is not None:
             await self._line.gone()
+        if self._process >= 0:
+            await anyio.wait_readable(self._process)

@@ -56,6 +56,7 @@ class _Start:
     def arrive(self, caller: Caller, number: int) -> None:
         self.came.add(number)
         self.callers[number] = caller
+        caller.pin()
         self.arrived.setdefault(number, anyio.Event()).set()
 
     async def text(self, number: int) -> str:
@@ -69,11 +70,16 @@ class _Start:
         return parts[number - 1] if number <= len(parts) else ""
 
     def leave(self) -> None:
-        """A hook was answered; after the last one the block is not kept."""
+        """A hook has its text; once all have, the block is not kept."""
         self.answered += 1
         if self.answered == LOAD_PARTS:
-            self.load = None
-            self.callers.clear()
+            self.release()
+
+    def release(self) -> None:
+        self.load = None
+        for caller in self.callers.values():
+            caller.unpin()
+        self.callers.clear()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,6 +139,8 @@ class Loads:
                 return start
             break
         start = _Start(key, shim.origin, now)
+        if len(self._starts) == REMEMBERED:
+            self._starts[0].release()
         self._starts.append(start)
         start.arrive(caller, number)
         return start
