@@ -86,7 +86,9 @@ class ReplyChange:
             retired=len(applied.retired),
             topics=list(dict.fromkeys(topic.file for topic in applied.topics)),
         )
-        return Outcome(record, [self._op(result) for result in applied.ops], self._told(applied))
+        held = applied.outcome == "held"
+        ops = [self._op(result, held=held) for result in applied.ops]
+        return Outcome(record, ops, self._told(applied))
 
     def finish(self, ledger: Ledger, outcome: Outcome) -> None:
         """End the run: its turn is owed no more, unless it asked again since."""
@@ -97,14 +99,15 @@ class ReplyChange:
         ledger.settle(record.session, record.asked)
         self.record_event(ledger, record)
 
-    def _op(self, result: OpResult) -> OpRecord:
+    def _op(self, result: OpResult, *, held: bool) -> OpRecord:
         op = result.op
+        waits = held and result.outcome in {"applied", "moved", "duplicate"}
         return OpRecord(
             kind=op.kind,
             section=self._mask(op.section),
             line=self._mask(result.was or op.line),
             text=self._mask(op.text),
-            outcome=result.outcome,
+            outcome="held" if waits else result.outcome,
             reason=result.reason,
             because=self._mask(op.because),
         )

@@ -154,7 +154,11 @@ class Saver:
             run = ledger.run(found.run) if found.run else None
             if run is None or run.ended_at:
                 run = msgspec.structs.replace(
-                    fresh, reason=found.reason, asked=found.asked, owed_at=found.first_at
+                    fresh,
+                    reason=found.reason,
+                    asked=found.asked,
+                    owed_at=found.first_at,
+                    attempts=found.attempts + 1,
                 )
             found = msgspec.structs.replace(found, run=run.id)
             ledger.put_run(run)
@@ -198,7 +202,7 @@ class Saver:
             sure=owed.sure,
             prompts=reading.activity.prompts,
             tools=reading.activity.tools,
-            news=any(turn.end > session.read_offset for turn in reading.conversation.turns),
+            news=_has_news(reading, session.read_offset),
         )
         if not worth and taken.run.state == "gate":
             return Skipped()
@@ -371,6 +375,10 @@ def reference(session: SessionRow) -> SessionRef:
         entrypoint=session.entrypoint,
         effort=session.effort,
     )
+
+
+def _has_news(reading: Reading, since: int) -> bool:
+    return any(row.offset >= since for turn in reading.conversation.turns for row in turn.rows)
 
 
 def _cover(ledger: Ledger, *, taken: Taken, end: int) -> None:

@@ -1,7 +1,7 @@
 """Sessions: what each event makes of one, and what it then owes.
 
 Owns the transaction of an event: seen before or not, the session's state, the owed turn. The ledger is
-the truth, so that a kill between two events loses nothing; nothing of a session is kept in memory here.
+the truth, so that a kill between two events loses nothing.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ if TYPE_CHECKING:
     from memoryd.ports import Clock, Ledger, LedgerThread, Transcripts
 
 Step = tuple[Turn, "Ask | None"]
+
+REMEMBERED = 512
+"""Sessions of which the fixed part is kept in memory; the others are looked up."""
 
 ANSWER_LIMIT = 20_000
 """Characters of a last assistant message that are kept with its owed turn."""
@@ -49,6 +52,14 @@ class Asking:
         return f"Asking({self.project!r}, answer of {len(self.last_answer)} characters)"
 
 
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What an event can't change of its session."""
+
+    directory: str
+    off: bool
+
+
 class Sessions:
     """The sessions of all projects."""
 
@@ -56,6 +67,14 @@ class Sessions:
         self._ledger = ledger
         self._clock = clock
         self._transcripts = transcripts
+        self._known: dict[str, Known] = {}
+
+    async def known(self, session: str) -> Known | None:
+        """Where the session started, and whether it is switched off; None for a new one."""
+        found = self._known.get(session)
+        if found is None and (row := await self.find(session)) is not None:
+            return self._remember(row)
+        return found
 
     async def find(self, session: str) -> SessionRow | None:
         """The session as it is kept."""
@@ -109,7 +128,10 @@ class Sessions:
             ledger.put_owed(owed)
             return Seen(row, owed)
 
-        return await self._ledger.commit(work)
+        seen = await self._ledger.commit(work)
+        if seen is not None:
+            self._remember(seen.row)
+        return seen
 
     async def rename(self, owed: Owed, project: str) -> Owed:
         """Book a turn to the project that its directory turned out to be."""
@@ -126,7 +148,14 @@ class Sessions:
                 ledger.put_session(msgspec.structs.replace(row, off=off))
             return row is not None
 
+        self._known.pop(session, None)
         return await self._ledger.commit(work)
+
+    def _remember(self, row: SessionRow) -> Known:
+        if len(self._known) >= REMEMBERED:
+            del self._known[next(iter(self._known))]
+        found = self._known[row.id] = Known(row.directory, row.off)
+        return found
 
     def _first(self, fresh: SessionRow, *, from_now: bool) -> SessionRow:
         """A session that was not known: what stands in its transcript already may be old news."""
