@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 SOCKET_PATH_LIMIT = 103
 """Bytes of a socket's path that every system takes (macOS: 104 with the final NUL)."""
 
-OTHERS_MAY_WRITE = stat.S_IWGRP | stat.S_IWOTH
 ANY_ACCESS_OF_OTHERS = stat.S_IRWXG | stat.S_IRWXO
 
 
@@ -129,10 +128,9 @@ def require_safe_parents(path: Path) -> None:
             raise UnsafePathError(parent, error.strerror or "not readable") from error
         if found.st_uid not in (0, os.geteuid()):
             raise UnsafePathError(parent, f"belongs to uid {found.st_uid}")
-        if found.st_mode & OTHERS_MAY_WRITE and not found.st_mode & stat.S_ISVTX:
-            raise UnsafePathError(
-                parent, "is writable by others", hint=f"chmod go-w '{parent}'"
-            )
+        # group write stays allowed: private groups (umask 002) make every directory so
+        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+            raise UnsafePathError(parent, "is writable by everybody", hint=f"chmod o-w '{parent}'")
 
 
 def _xdg(env: Mapping[str, str], name: str, default: str) -> Path:

@@ -136,12 +136,12 @@ def test_who_lost_its_directory_to_another_daemon_is_told(folder: Path) -> None:
 
 def test_directories_of_others_are_refused(folder: Path) -> None:
     folder.chmod(0o777)
-    with pytest.raises(UnsafePathError, match="writable by others"):
+    with pytest.raises(UnsafePathError, match="writable by everybody"):
         hold(folder / "state", folder / "memory")
     folder.chmod(0o700)
     (folder / "memory").mkdir()
     (folder / "memory").chmod(0o777)
-    with pytest.raises(UnsafePathError, match="memory: is writable by others"):
+    with pytest.raises(UnsafePathError, match="memory: is writable by everybody"):
         hold(folder / "state", folder / "memory")
 
 
@@ -150,7 +150,7 @@ def test_a_linked_memory_root_is_judged_by_where_it_leads(folder: Path) -> None:
     (folder / "open").chmod(0o777)
     (folder / "open" / "dotfiles").mkdir()
     (folder / "memory").symlink_to(folder / "open" / "dotfiles")
-    with pytest.raises(UnsafePathError, match="open: is writable by others"):
+    with pytest.raises(UnsafePathError, match="open: is writable by everybody"):
         hold(folder / "state", folder / "memory")
     (folder / "open").chmod(0o755)
     with hold(folder / "state", folder / "memory"), pytest.raises(AlreadyRunningError):

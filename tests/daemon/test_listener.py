@@ -111,7 +111,7 @@ def test_a_folder_of_others_is_refused(folder: Path) -> None:
         bind(folder / "s")
     folder.chmod(0o777)
     (folder / "mine").mkdir(mode=0o700)
-    with pytest.raises(UnsafePathError, match="writable by others"):
+    with pytest.raises(UnsafePathError, match="writable by everybody"):
         bind(folder / "mine" / "s")
 
 
