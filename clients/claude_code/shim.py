@@ -116,6 +116,7 @@ def request(route: str, part: str, event: str, body: bytearray) -> bytes:
         ("executable", executable(pid)),
         ("entrypoint", env.get(b"CLAUDE_CODE_ENTRYPOINT", b"")),
         ("attended", env.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")),
+        ("no-color", env.get(b"NO_COLOR", b"")),
         ("origin", __file__.encode(sys.getfilesystemencoding(), "surrogateescape")),
     )
     head = f"POST /v1/{route} HTTP/1.1\r\nhost: memoryd\r\ncontent-length: {len(body)}\r\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from memoryd.core.memory.report import SAVING, STATUS_FRONT
+from memoryd.core.text import printable
 
 GREEN, YELLOW, RED, FAINT, PLAIN = "\x1b[32m", "\x1b[33m", "\x1b[31m", "\x1b[2m", "\x1b[0m"
 
@@ -22,6 +23,7 @@ def line(status: str, clock: str, *, colour: bool) -> str:
     """One line; empty where there is no status. `clock` is the local time of day."""
     if not status:
         return ""
+    status = printable(status)
     if not colour:
         return f"{STATUS_FRONT}{status} · {clock}"
     painted = _TOKEN.sub(_paint, status)

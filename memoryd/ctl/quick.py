@@ -30,7 +30,7 @@ def as_a_hook() -> None:
     env = os.environ
     socket, state = socket_of(env), state_of(env)
     folder = _shim_folder()
-    if env.get("NO_COLOR") or not (socket and state and folder) or not _host_speaks():
+    if not (socket and state and folder) or not _host_speaks():
         return
     sys.argv = ["shim", socket, f"{state}/spool", ROUTE]
     sys.path.insert(0, folder)
