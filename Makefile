@@ -25,6 +25,9 @@ lint: $(VENV)/.tools  ## style, types, import contracts
 bench: $(VENV)/.tools  ## the figures of docs/reference/performance.md, each beside its reference
 	$(BIN)/python tests/bench/all.py
 
+docs: $(VENV)/.installed  ## the reference pages, made from the code
+	$(BIN)/python -m docs.generate
+
 torture: $(VENV)/.tools $(HOST)  ## the same tests with many more examples: hours
 	MEMORYD_TEST_PROFILE=torture $(BIN)/python -m pytest -q
 

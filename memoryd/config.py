@@ -26,7 +26,6 @@ Headless = Literal["full", "load", "off"]
 OnConcurrentEdit = Literal["rebase", "drop"]
 ForkBackendName = Literal["auto", "claude", "digest"]
 Worktrees = Literal["shared", "separate"]
-Autostart = Literal["auto", "on", "off"]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\Z")
@@ -91,7 +90,6 @@ class Settings(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     retention_days: Positive = 90
     max_state_mb: Positive = 200
     retry_for: Duration = Duration(1800)
-    autostart: Autostart = "auto"
     api_key_command: str = ""
     api_key_file: str = ""
     base_url: str = ""

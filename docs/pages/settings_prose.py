@@ -103,11 +103,6 @@ SETTINGS: dict[str, Prose] = {
         " through.",
         'retry_for = "2 h"',
     ),
-    "autostart": Prose(
-        "Whether a session may start the daemon. In this version no session does, whatever is set:"
-        " `memoryctl start` starts it.",
-        'autostart = "off"',
-    ),
     "api_key_command": Prose(
         "A command whose output is the API key. It is split into words as a shell would, but no"
         " shell runs it; it gets 10 seconds. Its key is kept until it is refused or the config"
