@@ -1,4 +1,4 @@
-"""Hypothesis profiles: `--hypothesis-profile NAME` or HYPOTHESIS_PROFILE choose how much is tried."""
+"""Hypothesis profiles: `--hypothesis-profile NAME` or MEMORYD_TEST_PROFILE choose how much is tried."""
 
 from __future__ import annotations
 
@@ -13,4 +13,4 @@ for name, examples in (("quick", 50), ("ci", 5_000), ("torture", 100_000)):
         max_examples=examples,
         suppress_health_check=[HealthCheck.too_slow],
     )
-settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
+settings.load_profile(os.environ.get("MEMORYD_TEST_PROFILE", "quick"))

@@ -30,11 +30,11 @@ def _common(old: list[str], new: list[str]) -> int:
 
     An edit script (Myers, 1986) is as fast on a small edit and takes seconds on a large one.
     """
-    shared = set(old) & set(new)
-    places: dict[str, int] = dict.fromkeys(shared, 0)
-    old = [line for line in old if line in shared]
+    wanted = set(new)
+    old = [line for line in old if line in wanted]
+    places: dict[str, int] = {}
     for at, line in enumerate(old):
-        places[line] |= 1 << at
+        places[line] = places.get(line, 0) | 1 << at
     unmatched = every = (1 << len(old)) - 1
     for line in new:
         matched = unmatched & places.get(line, 0)

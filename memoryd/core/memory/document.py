@@ -43,7 +43,7 @@ BOM = "\ufeff"
 _HEADING = re.compile(r"(#{2,3}) (?=.*\S)(.*)\Z")
 _TITLE = re.compile(r"# (?=.*\S)")
 _FENCE = re.compile(r" {0,3}(`{3,}(?=[^`]*\Z)|~{3,})(.*)\Z")
-_MARKS = ("#", "`", "~", " ")
+_MARKS = frozenset("#`~ ")
 """How a line starts that may be a heading or a fence."""
 
 _BULLET = re.compile(r"\s*[-*]\s+\S")
@@ -76,6 +76,19 @@ class Outline(NamedTuple):
     def sections(self) -> list[Heading]:
         """The level 2 headings."""
         return [heading for heading in self.headings if heading.level == SECTION_LEVEL]
+
+    def after_change(self, lines: Sequence[str], at: int, by: int) -> Outline | None:
+        """The outline once `lines` came or went at index `at` and moved the rest `by` lines.
+
+        None where they may be part of it themselves: it is to be made anew.
+        """
+        if self.fences or self.dangling or any(line[:1] in _MARKS for line in lines):
+            return None
+        headings = (
+            heading if heading.at < at else heading._replace(at=heading.at + by)
+            for heading in self.headings
+        )
+        return self._replace(headings=tuple(headings))
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,9 +152,7 @@ def parse(text: str) -> Document:
     body = text[len(bom) :]
     ends = body.endswith("\n")
     lines = tuple((body[:-1] if ends else body).split("\n")) if body else ()
-    returns = sum(line.endswith("\r") for line in lines)
-    terminated = len(lines) if ends else len(lines) - 1
-    eol = "\r" if returns and 2 * returns > terminated else ""
+    eol = "\r" if "\r" in body and 2 * body.count("\r\n") > body.count("\n") else ""
     return Document(bom, lines, eol, ends)
 
 
@@ -168,7 +179,7 @@ def outline(lines: Sequence[str]) -> Outline:
     fences: list[int] = []
     fenced: list[int] = []
     dangling: list[int] = []
-    marked = [(at, line.rstrip()) for at, line in enumerate(lines) if line.startswith(_MARKS)]
+    marked = [(at, line.rstrip()) for at, line in enumerate(lines) if line[:1] in _MARKS]
     closers = _Closers(marked)
     inside = -1
     for at, line in marked:

@@ -36,7 +36,7 @@ class Draft:
         self.lines: list[str] = list(self._document.lines)
         self._outline: Outline | None = None
         self._changed = False
-        self._keys: dict[str, str] = {}
+        self._keys: list[str | None] | None = None
 
     def __repr__(self) -> str:
         return f"Draft({len(self.lines)} lines)"
@@ -60,6 +60,13 @@ class Draft:
         """The first level 2 or 3 heading of that name: any case, any number of leading hashes."""
         wanted = name.strip().lstrip("#").strip().casefold()
         return next((found for found in self.outline.headings if found.key == wanted), None)
+
+    def body(self, section: str) -> list[str]:
+        """The lines under the level 2 heading of that key, subheadings and all."""
+        starts = [heading.at for heading in self.outline.sections] + [len(self.lines)]
+        keys = [heading.key for heading in self.outline.sections]
+        at = keys.index(section)
+        return self.lines[starts[at] + 1 : starts[at + 1]]
 
     def sections(self) -> Iterator[tuple[str, str]]:
         """Each line with the key of the level 2 heading that it stands under."""
@@ -90,15 +97,11 @@ class Draft:
 
     def double(self, line: str, *, but: int = -1) -> int | None:
         """The first line, other than that at index `but`, that is a duplicate of `line`."""
+        if self._keys is None:
+            self._keys = list(map(_key, self.lines))
         wanted = key(line)
-        return next(
-            (
-                index
-                for index, candidate in enumerate(self.lines)
-                if index != but and self._key(candidate) == wanted and candidate.strip()
-            ),
-            None,
-        )
+        places = (at for at, found in enumerate(self._keys) if found == wanted and at != but)
+        return next(places, None)
 
     def insert(self, heading: Heading, bullet: str) -> None:
         """Put `bullet` at the end of the heading's own block; `- None yet.` alone there gives way."""
@@ -109,32 +112,36 @@ class Draft:
         eol = self._document.eol
         self.lines = self._document.ended(self.lines)
         if not filled:
-            self.lines[start:start] = [eol, bullet + eol]
+            self._put(start, start, eol, bullet + eol)
         elif len(filled) == 1 and is_none_yet(self.lines[filled[0]]):
-            self.lines[filled[0]] = bullet + eol
+            self._put(filled[0], filled[0] + 1, bullet + eol)
         else:
-            self.lines.insert(filled[-1] + 1, bullet + eol)
-        self._touch()
+            self._put(filled[-1] + 1, filled[-1] + 1, bullet + eol)
 
     def remove(self, index: int) -> str:
         """Take out one line; blank lines around it stay. Returns it without its line end."""
-        line = self.lines.pop(index)
-        self._touch()
+        line = self.lines[index]
+        self._put(index, index + 1)
         return line.removesuffix("\r")
 
     def replace(self, index: int, bullet: str) -> str:
         """Put `bullet` in place of a line, which is returned without its line end."""
         line = self.lines[index]
-        self.lines[index] = bullet + ("\r" if line.endswith("\r") else "")
-        self._touch()
+        self._put(index, index + 1, bullet + ("\r" if line.endswith("\r") else ""))
         return line.removesuffix("\r")
 
-    def _key(self, line: str) -> str:
-        found = self._keys.get(line)
-        if found is None:
-            found = self._keys[line] = key(line)
-        return found
-
-    def _touch(self) -> None:
-        self._outline = None
+    def _put(self, start: int, end: int, *lines: str) -> None:
+        """Put `lines` in place of those from `start` to `end`."""
+        changed = [*self.lines[start:end], *lines]
+        by = len(lines) - (end - start)
+        self.lines[start:end] = lines
+        if self._keys is not None:
+            self._keys[start:end] = map(_key, lines)
+        if self._outline is not None:
+            self._outline = self._outline.after_change(changed, start, by)
         self._changed = True
+
+
+def _key(line: str) -> str | None:
+    """What a duplicate of `line` has too; None for a blank line, which has none."""
+    return key(line) if line.strip() else None

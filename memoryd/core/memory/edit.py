@@ -16,11 +16,8 @@ from memoryd.core.memory.document import (
     HARD_CHARACTERS,
     HARD_LINES,
     Size,
-    in_shape,
     is_bullet,
     new_text,
-    outline,
-    parse,
     repair,
     size,
 )
@@ -71,15 +68,15 @@ def apply(memory: str | None, reply: Reply, terms: Terms, *, seen: str | None = 
     `seen` is the text that the model was given where that is another one: `memory` was edited since.
     """
     before = new_text(terms.project) if memory is None else repair(memory, terms.project)
-    start = _start(before, terms, seen)
+    start = _start(before, reply, terms, seen)
     done = Pass(start, reply.ops, reply.topics)
     refused = list(reply.refused)
-    faults = _faults(before, done.text)
+    faults = _faults(before, done)
     if faults:
         done = Pass(start, reply.ops, reply.topics, shrink=True)
         if done.dropped:
             refused.append(Refusal(done.dropped, "; ".join(faults)))
-        faults = _faults(before, done.text)
+        faults = _faults(before, done)
     mask = partial(redact.mask, exact=terms.secrets)
     account = Applied(
         outcome="not_written",
@@ -87,7 +84,7 @@ def apply(memory: str | None, reply: Reply, terms: Terms, *, seen: str | None = 
         repaired=memory is not None and before != memory,
         skipped=tuple(map(mask, done.skipped)),
         refused=tuple(replace(each, what=mask(each.what)) for each in (*refused, *done.refused)),
-        duplicates=tuple(map(mask, done.duplicates)),
+        duplicates=tuple(done.duplicates),
         retired=tuple(map(mask, done.retired)),
         faults=faults,
         ops=tuple(done.results),
@@ -97,12 +94,14 @@ def apply(memory: str | None, reply: Reply, terms: Terms, *, seen: str | None = 
     return _written(account, done, terms, created=memory is None)
 
 
-def _start(before: str, terms: Terms, seen: str | None) -> Start:
+def _start(before: str, reply: Reply, terms: Terms, seen: str | None) -> Start:
+    texts = (*(op.text for op in reply.ops), *(topic.text for topic in reply.topics))
+    has_secrets = bool(redact.find("\n".join(texts), terms.secrets))
     if seen is None:
-        return Start(before, terms, size(before).at_soft_cap)
+        return Start(before, terms, size(before).at_soft_cap, None, has_secrets)
     seen = repair(seen, terms.project)
     concurrent = Concurrent(seen, before) if seen != before else None
-    return Start(before, terms, size(seen).at_soft_cap, concurrent)
+    return Start(before, terms, size(seen).at_soft_cap, concurrent, has_secrets)
 
 
 def _written(account: Applied, done: Pass, terms: Terms, *, created: bool) -> Applied:
@@ -135,21 +134,23 @@ def _undone(result: OpResult) -> OpResult:
 def _held(before: str, done: Pass, max_removal: float) -> tuple[str, ...]:
     """How much would go, where that is more than a save may take out unseen."""
     gone = [line for line in done.gone if is_bullet(line)]
+    if len(gone) < HELD_MINIMUM:
+        return ()
     total = bullets(before)
-    if len(gone) < HELD_MINIMUM or len(gone) <= max_removal * total:
+    if len(gone) <= max_removal * total:
         return ()
     if all(map(appends.Kept(done.topics).holds, done.gone)):
         return ()
     return (f"{len(gone)} of {total} bullets would be removed",)
 
 
-def _faults(before: str, after: str) -> tuple[str, ...]:
-    """What forbids writing `after`; a file that was over a cap may be written as long as it shrinks."""
-    if after == before:
+def _faults(before: str, done: Pass) -> tuple[str, ...]:
+    """What forbids writing the result; a file that was over a cap may be written as it shrinks."""
+    if done.text == before:
         return ()
-    old, new = size(before), size(after)
+    old, new = size(before), size(done.text)
     faults = []
-    if not in_shape(outline(parse(after).lines)):
+    if not done.in_shape:
         faults.append("the four sections would not stand in their order")
     if not (old.at_hard_cap and new.shrinks_from(old)):
         faults += _cap_faults(new)

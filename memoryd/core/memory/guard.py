@@ -27,27 +27,31 @@ class Guard:
     def __init__(self, start: Start, draft: Draft) -> None:
         typed = start.terms.typed
         self.introduced: set[str] = set()
+        self._start = start
         self._draft = draft
-        self._secrets = start.terms.secrets
-        self._offloading = start.offloading
-        self._concurrent = start.concurrent
         self._typed = None if typed is None else tuple(map(fold, typed))
 
     def locate(self, op: Op) -> int | NotFound:
         """The line that the op names, if it is one line that the model saw as it is."""
         found = self._draft.find(op.line)
-        if isinstance(found, NotFound) or self._concurrent is None:
+        if isinstance(found, NotFound) or self._start.concurrent is None:
             return found
         line = self._draft.lines[found].rstrip()
-        if line in self.introduced or self._concurrent.untouched(line):
+        if line in self.introduced or self._start.concurrent.untouched(line):
             return found
         return NotFound("changed during the save")
 
     def text_fault(self, bullet: str) -> str:
         """Why a bullet may stand nowhere."""
-        if fault := rules.text_fault(bullet, self._secrets):
+        if fault := rules.text_fault(bullet):
             return fault
-        removed = self._concurrent is not None and self._concurrent.removed_by_user(bullet)
+        if self._start.has_secrets and (
+            fault := rules.secret_fault(bullet, self._start.terms.secrets)
+        ):
+            return fault
+        removed = self._start.concurrent is not None and self._start.concurrent.removed_by_user(
+            bullet
+        )
         return REMOVED_BY_USER if removed else ""
 
     def add_fault(self, op: Op, bullet: str) -> str:
@@ -75,7 +79,7 @@ class Guard:
         """Why a line may not be removed, but for a quote."""
         if fault := self.line_fault(index):
             return fault
-        if self._offloading and self.is_critical(index):
+        if self._start.offloading and self.is_critical(index):
             return "at a soft cap no line of CRITICAL RULES is removed, shorten it by replace"
         return ""
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from memoryd.core import redact
 from memoryd.core.memory import appends, rules
-from memoryd.core.memory.document import TOPICS, is_bullet, is_none_yet, parse
+from memoryd.core.memory.document import TOPICS, in_shape, is_bullet, is_none_yet, parse
 from memoryd.core.memory.draft import Draft, NotFound
 from memoryd.core.memory.guard import NO_QUOTE, Guard
 from memoryd.core.memory.plan import Move, Split, groups
@@ -62,13 +62,15 @@ class OpResult:
 class Start:
     """What a pass starts from: the file in shape, and what it is bound to.
 
-    `offloading`: a soft cap was reached in the text that the model saw.
+    `offloading`: a soft cap was reached in the text that the model saw. `has_secrets`: some text of the
+    reply may hold one; most replies hold none, and one look at all of it is enough to know.
     """
 
     before: str
     terms: Terms
     offloading: bool
     concurrent: Concurrent | None = None
+    has_secrets: bool = True
 
     def __repr__(self) -> str:
         return f"Start({len(self.before)} characters, offloading={self.offloading})"
@@ -97,7 +99,7 @@ class Pass:
         """Removed lines that are no moves, not retired and no `- None yet.`."""
         self.results: list[OpResult] = []
         self.topics: list[TopicAppend] = []
-        self._terms = start.terms
+        self._start = start
         self._shrink = shrink
         self._draft = Draft(start.before)
         self._guard = Guard(start, self._draft)
@@ -108,6 +110,10 @@ class Pass:
     @property
     def text(self) -> str:
         return self._draft.text()
+
+    @property
+    def in_shape(self) -> bool:
+        return in_shape(self._draft.outline)
 
     @property
     def dropped(self) -> str:
@@ -295,7 +301,7 @@ class Pass:
             elif self._shrink and not self._takes_in(topic):
                 self._dropped["topic append"] += 1
             else:
-                self.topics.append(self._masked(topic))
+                self.topics.append(self._masked(topic) if self._start.has_secrets else topic)
         if self.retired:
             self.topics.append(self._masked(appends.of_retired(self.retired)))
         for file in dict.fromkeys(topic.file for topic in self.topics):
@@ -306,12 +312,11 @@ class Pass:
         return any(kept.holds(line) for line in (*self.gone, *self.retired))
 
     def _masked(self, topic: TopicAppend) -> TopicAppend:
-        return TopicAppend(topic.file, redact.mask(topic.text, self._terms.secrets))
+        return TopicAppend(topic.file, redact.mask(topic.text, self._start.terms.secrets))
 
     def _list_topic(self, file: str) -> None:
-        section = next(found for found in self._draft.outline.sections if found.key == _TOPICS_KEY)
-        lines = [line for line, name in self._draft.sections() if name == _TOPICS_KEY]
-        if not any(appends.names(line, file) for line in lines[1:]):
+        if not any(appends.names(line, file) for line in self._draft.body(_TOPICS_KEY)):
+            section = next(x for x in self._draft.outline.sections if x.key == _TOPICS_KEY)
             self._draft.insert(section, f"- `{file}`.")
 
 

@@ -74,18 +74,19 @@ def bullet(text: str) -> str:
 
 def key(line: str) -> str:
     """What makes two lines duplicates: case, spacing, marker, final dot and emphasis do not count."""
-    return _without_emphasis(fold(bullet(line)[2:])).removesuffix(".").rstrip()
+    bare = line[2:] if line.startswith("- ") else bullet(line)[2:]
+    return _without_emphasis(fold(bare)).removesuffix(".").rstrip()
 
 
-def text_fault(line: str, secrets: Iterable[str] = ()) -> str:
-    """Why a bullet may not be written, or an empty string. `secrets` are exact values."""
+def text_fault(line: str) -> str:
+    """Why a bullet may not be written, or an empty string; `secret_fault` apart."""
     if not line:
         return "empty"
     if len(line) > BULLET_LIMIT:
         return f"{len(line)} characters, a bullet has at most {BULLET_LIMIT}"
     if structure := _STRUCTURE.match(line[2:]):
         return "starts with a heading" if structure[1][0] == "#" else "starts with a code fence"
-    return character_fault(line) or mark_fault(line) or _secret_fault(line, secrets)
+    return character_fault(line) or mark_fault(line)
 
 
 def character_fault(text: str, *, layout: bool = False) -> str:
@@ -105,7 +106,8 @@ def mark_fault(text: str) -> str:
     return ""
 
 
-def _secret_fault(text: str, secrets: Iterable[str]) -> str:
+def secret_fault(text: str, secrets: Iterable[str] = ()) -> str:
+    """Which secret a text holds, or an empty string. `secrets` are exact values."""
     found = redact.find(text, secrets)
     return f"holds a secret ({found[0].kind})" if found else ""
 
@@ -176,6 +178,8 @@ def _keeps_negations(places: Sequence[int], whole: Sequence[Word]) -> bool:
 
 def _without_emphasis(text: str) -> str:
     """`text` without the pairs of `*` and `_` that Markdown takes for emphasis: in one pass."""
+    if "*" not in text and "_" not in text:
+        return text
     opened: dict[str, tuple[int, int]] = {}
     pairs: list[tuple[int, int]] = []
     for found in _EMPHASIS.finditer(text):

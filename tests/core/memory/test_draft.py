@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memoryd.core.memory.document import BOM
+from memoryd.core.memory.document import BOM, outline
 from memoryd.core.memory.draft import Draft, NotFound
 
 TEXT = memories.memory(
@@ -191,6 +191,29 @@ def test_an_insert_adds_at_most_two_lines_and_changes_no_other(
         start = at - (len(after) - len(before) - 1)
         assert after[start:at] in ([], [""])
         assert after[:start] + after[at + 1 :] == before
+
+
+@given(memories.FILES, st.data())
+def test_outline_and_duplicates_follow_each_change(text: str, data: st.DataObject) -> None:
+    draft = Draft(text)
+    for _ in range(data.draw(st.integers(1, 6))):
+        line = data.draw(st.sampled_from(draft.lines or [""]))
+        assert draft.outline == outline(draft.lines)
+        assert draft.double(line) == Draft(draft.text()).double(line)
+        kind = data.draw(st.sampled_from(("insert", "remove", "replace")))
+        if kind == "insert" and draft.outline.headings:
+            draft.insert(data.draw(st.sampled_from(draft.outline.headings)), "- new")
+        elif draft.lines:
+            at = data.draw(st.integers(0, len(draft.lines) - 1))
+            _ = draft.remove(at) if kind == "remove" else draft.replace(at, "- other")
+    assert draft.outline == outline(draft.lines)
+
+
+def test_a_sections_body_is_its_lines_with_subheadings() -> None:
+    draft = Draft(TEXT)
+    assert draft.body("critical rules") == ["", "- a", "- b", ""]
+    assert draft.body("topic files") == ["", "- t"]
+    assert "### Test" in draft.body("architecture & config facts")
 
 
 # ── duplicates ─────────────────────────────────────────────────────────────────────────────────────

@@ -13,6 +13,7 @@ from memoryd.core.memory.rules import (
     key,
     mark_fault,
     quoted,
+    secret_fault,
     shortens,
     text_fault,
     words,
@@ -192,8 +193,9 @@ def test_other_tags_may_stand(text: str) -> None:
 
 
 def test_a_bullet_with_a_secret_is_refused() -> None:
-    assert text_fault("- key ghp_" + "a1B2" * 9) == "holds a secret (github-token)"
-    assert text_fault("- the key is swordfish-7", ["swordfish-7"]) == "holds a secret (key)"
+    assert secret_fault("- key ghp_" + "a1B2" * 9) == "holds a secret (github-token)"
+    assert secret_fault("- the key is swordfish-7", ["swordfish-7"]) == "holds a secret (key)"
+    assert secret_fault("- the key is in the vault") == ""
 
 
 # ── the user's own words ───────────────────────────────────────────────────────────────────────────
