@@ -6,8 +6,8 @@ locks before anything heavy is imported, so that the losers of a race cost littl
 
 from __future__ import annotations
 
-import argparse
 import os
+import resource
 import sys
 from pathlib import Path
 
@@ -26,20 +26,27 @@ def main() -> None:
 
 def run(arguments: list[str]) -> int:
     """Serve until told to stop; the exit code."""
-    parser = argparse.ArgumentParser(prog="memoryd", description=__doc__.partition("\n")[0])
-    parser.add_argument("--version", action="version", version=f"memoryd {__version__}")
-    parser.add_argument("--log-file", type=Path, help="write the log there instead of to stderr")
-    options = parser.parse_args(arguments)
+    log_file = _log_file(arguments) if arguments else None
     os.umask(0o077)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core dump would hold the API key
     try:
-        settings = config.load(os.environ)
-        return _serve(settings, options.log_file)
+        return _serve(config.load(os.environ), log_file)
     except AlreadyRunningError as error:
         return _refuse(error, EX_TEMPFAIL)
     except (ConfigError, UnsafePathError) as error:
         return _refuse(error, EX_CONFIG)
     except MemorydError as error:
         return _refuse(error, 1)
+
+
+def _log_file(arguments: list[str]) -> Path | None:
+    import argparse  # noqa: PLC0415  a supervisor gives no arguments, and each start would pay for it
+
+    parser = argparse.ArgumentParser(prog="memoryd", description=__doc__.partition("\n")[0])
+    parser.add_argument("--version", action="version", version=f"memoryd {__version__}")
+    parser.add_argument("--log-file", type=Path, help="write the log there instead of to stderr")
+    found: Path | None = parser.parse_args(arguments).log_file
+    return found
 
 
 def _serve(settings: config.Config, log_file: Path | None) -> int:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import re
-import tomllib
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -142,11 +141,9 @@ def parse(data: bytes, file: Path, env: Mapping[str, str]) -> Config:
     """The settings that `data` (TOML, UTF-8) holds; raises ConfigError with the line."""
     try:
         text = data.decode("utf-8-sig")
-        raw = tomllib.loads(text)
     except UnicodeDecodeError as error:
         raise ConfigError(file, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from error
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(file, *_toml_fault(str(error))) from error
+    raw = _tables(text, file) if text.strip() else {}
     try:
         settings = msgspec.convert(raw, Settings, dec_hook=_decode)
     except msgspec.ValidationError as error:
@@ -154,6 +151,15 @@ def parse(data: bytes, file: Path, env: Mapping[str, str]) -> Config:
     named = env.get("MEMORYD_MEMORY_ROOT", "") or settings.memory_root
     root = paths.expand(named, env) if named else paths.default_memory_root(env)
     return Config(file, settings, Path(os.path.normpath(root)), paths.home(env))
+
+
+def _tables(text: str, file: Path) -> dict[str, Any]:
+    import tomllib  # noqa: PLC0415  most people have no config file, and each start would pay for it
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(file, *_toml_fault(str(error))) from error
 
 
 def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401  the signature msgspec asks for

@@ -7,7 +7,6 @@ may block is either `async` or says that it belongs in a thread.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, TypeVar
 
 import msgspec
@@ -17,6 +16,7 @@ from memoryd.protocol import OpRecord, OwedReason, RunRecord, Usage
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
     from contextlib import AbstractAsyncContextManager
+    from pathlib import Path
 
     from memoryd.core.failure import FailureKind
     from memoryd.core.project import Identity, Repository

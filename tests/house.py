@@ -38,7 +38,7 @@ from memoryd.protocol import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from memoryd.demo.script import Reply
 
@@ -50,9 +50,9 @@ LIMIT = 20.0
 """Seconds after which a test that waits for something gives up."""
 
 
-def saying(*ops: Mapping[str, str], topics: list[Mapping[str, str]] | None = None) -> Reply:
+def saying(*ops: Mapping[str, str], topics: Sequence[Mapping[str, str]] = ()) -> Reply:
     """A fork's reply with these ops."""
-    return text(json.dumps({"ops": list(ops), "topics": topics or []}))
+    return text(json.dumps({"ops": list(ops), "topics": list(topics)}))
 
 
 def adding(fact: str, section: str = "Active Warnings") -> Mapping[str, str]:
@@ -201,7 +201,9 @@ class House:
             found = self.project_status(project)
             return found if not found.owed and found.running is None else None
 
-        return self.wait(idle)
+        found = self.wait(idle)
+        assert found is not None
+        return found
 
     def _answers(self) -> bool:
         return bool(self.client.ask(GetVersion(), Version).pid)

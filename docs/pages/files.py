@@ -63,7 +63,7 @@ def _parts() -> Iterator[str]:
 
 
 def _memory() -> list[tuple[str, str, str]]:
-    memory = source.constant("memoryd/adapters/memory_dir.py", "MEMORY")
+    memory = source.constant("memoryd/core/memory/files.py", "MEMORY_FILE")
     temporary = source.constant("memoryd/adapters/memory_dir.py", "_TEMPORARY")
     return [
         ("<project>/", "0700", "The folder of a project; made with the first save."),

@@ -15,14 +15,12 @@ from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from memoryd.core.memory.report import BACKUP_FILE, FAILED_REPLY_FILE
+from memoryd.core.memory.files import BACKUP_FILE, FAILED_REPLY_FILE, MEMORY_FILE
 from memoryd.errors import StorageError
 from memoryd.ports import FileWrite, MemoryFile, MemoryState, StagedFile
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-MEMORY = "MEMORY.md"
 
 FILE_LIMIT = 4 * 1024 * 1024
 """Bytes of a memory file that are read; the caps keep ours far below."""
@@ -30,7 +28,7 @@ FILE_LIMIT = 4 * 1024 * 1024
 NEW_FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 
-_BACKUP = re.compile(r"MEMORY\.pre-migration(?:-(\d+))?\.md\Z")
+_BACKUP = re.compile(r"MEMORY_FILE\.pre-migration(?:-(\d+))?\.md\Z")
 _TEMPORARY = ".memoryd-"
 
 
@@ -47,9 +45,11 @@ class MemoryFiles:
         topics = tuple(
             name
             for name in names
-            if name.endswith(".md") and name.casefold() != MEMORY.casefold() and name not in backups
+            if name.endswith(".md")
+            and name.casefold() != MEMORY_FILE.casefold()
+            and name not in backups
         )
-        return MemoryState(directory, self.read_file(directory, MEMORY), topics, backups)
+        return MemoryState(directory, self.read_file(directory, MEMORY_FILE), topics, backups)
 
     def read_file(self, directory: Path, name: str) -> MemoryFile | None:
         """One file's bytes, or None where there is none. Raises StorageError."""

@@ -1,31 +1,29 @@
-"""The wiring of the daemon, on one screen, and its life from the lock to the end."""
+"""The wiring of the daemon, on one screen, and its life from the lock to the end.
+
+What a start does not need is made at its first use, in the properties of `App`: a hook waits for a start,
+nobody waits for the first save.
+"""
 
 from __future__ import annotations
 
-import random
 import secrets as tokens
 import signal
 import sys
 from contextlib import AsyncExitStack
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 import anyio
+from anyio import to_thread
 
 from memoryd import paths
 from memoryd import protocol as p
 from memoryd.adapters.clock import SystemClock
-from memoryd.adapters.forks.chooser import AutoChooser
-from memoryd.adapters.forks.claude import ClaudeBackend
-from memoryd.adapters.forks.sdk import DigestBackend
-from memoryd.adapters.forks.worker_link import WorkerLink, worker_command
 from memoryd.adapters.git import GitFiles
 from memoryd.adapters.ledger import Ledger
 from memoryd.adapters.ledger_thread import LedgerThread
 from memoryd.adapters.memory_dir import MemoryFiles
-from memoryd.adapters.secrets import Secrets
-from memoryd.adapters.transcript_file import TranscriptFiles
-from memoryd.adapters.watcher import DirectoryWatcher
+from memoryd.adapters.transcript_bytes import size_of
 from memoryd.daemon import log
 from memoryd.daemon.backlog import Backlog
 from memoryd.daemon.dispatch import Dispatcher
@@ -34,14 +32,10 @@ from memoryd.daemon.handlers.memory import MemoryHandlers
 from memoryd.daemon.handlers.turns import TurnHandlers
 from memoryd.daemon.holds import Holds
 from memoryd.daemon.listener import bind
-from memoryd.daemon.loads import Loads
-from memoryd.daemon.memories import Memories
-from memoryd.daemon.overview import Overview
 from memoryd.daemon.places import Places
 from memoryd.daemon.projects import Projects
 from memoryd.daemon.rounds import Rounds
 from memoryd.daemon.runs import Runs
-from memoryd.daemon.saver import Rooms, Saver
 from memoryd.daemon.server import Server
 from memoryd.daemon.sessions import Sessions
 from memoryd.daemon.settings import LiveSettings
@@ -53,18 +47,21 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+    from memoryd.adapters.forks.together import Forks
     from memoryd.adapters.ledger import Opened
     from memoryd.config import Config, Settings
     from memoryd.daemon.dispatch import Handler
     from memoryd.daemon.instance import Instance
+    from memoryd.daemon.loads import Loads
+    from memoryd.daemon.memories import Memories
+    from memoryd.daemon.overview import Overview
+    from memoryd.daemon.work import SaveWork
+    from memoryd.ports import Chooser, Transcripts, Watcher
 
 LEDGER_FILE = "ledger.sqlite3"
 
 SWITCH_INTERVAL = 0.0005
 """Seconds: a thread that reads a long transcript lets the event loop in this often (10.1)."""
-
-DEADLINE = 4.0
-"""Seconds that a stop may take before what still runs is cut off; the whole has 5."""
 
 
 def serve(env: Mapping[str, str], config: Config, instance: Instance, log_file: Path | None) -> int:
@@ -81,20 +78,19 @@ async def _live(env: Mapping[str, str], config: Config, instance: Instance, open
         ledger = await stack.enter_async_context(LedgerThread(opened.ledger))
         app = App(env, config, instance, opened, ledger)
         tasks = await stack.enter_async_context(anyio.create_task_group())
-        tasks.start_soon(app.end_on_signals)
-        await app.start()
-        await tasks.start(app.digest.serve)
+        tasks.start_soon(app.stop_on_signals)
+        await app.projects.start()
         await tasks.start(app.silence.run)
         await tasks.start(app.backlog.run)
         tasks.start_soon(app.rounds.run)
-        log.info("ready", socket=str(app.standing.socket))
+        tasks.start_soon(app.settle_in)
         await app.server.serve()
         tasks.cancel_scope.cancel()
     log.info("stopped")
 
 
 class App:
-    """All rooms of one daemon, each made once and given what it needs."""
+    """Implements Rooms: each room is made once and given what it needs."""
 
     def __init__(
         self,
@@ -104,73 +100,134 @@ class App:
         opened: Opened,
         ledger: LedgerThread,
     ) -> None:
-        state, clock = paths.state_dir(env), SystemClock()
-        settings = LiveSettings(env, config)
-        values = partial(_values, settings)
-        keys = Secrets(env, values, clock)
-        self.digest = DigestBackend(
-            env, values, keys, WorkerLink(worker_command(env), lambda: values().fork.worker_idle)
-        )
-        chooser = AutoChooser((self.digest, ClaudeBackend(env, values, clock)), values)
-        transcripts, files = TranscriptFiles(), MemoryFiles(config.home)
-        runs = Runs(ledger, clock)
-        self.memories = Memories(files, ledger, runs, clock, _new_id)
-        rooms = Rooms(
-            config=settings,
-            clock=clock,
-            ledger=ledger,
-            transcripts=transcripts,
-            watcher=DirectoryWatcher(),
-            files=files,
-            memories=self.memories,
-            chooser=chooser,
-            holds=Holds(),
-            runs=runs,
-            new_id=_new_id,
-            secrets=lambda: tuple(keys.seen),
-        )
-        self.projects = Projects(settings, GitFiles(config.home), ledger)
-        sessions = Sessions(ledger, clock, transcripts)
-        self.backlog = Backlog(Saver(rooms), rooms, self.projects, random.random)
-        self.silence = Silence(settings, clock, sessions, self.projects, self.backlog)
-        loads = Loads(settings, self.memories, ledger, clock)
-        overview = Overview(rooms, self.projects, self.backlog, loads)
-        spool_dir = paths.spool_dir(state)
-        self.standing = Standing(clock.now(), paths.socket_path(env), settings)
-        turn = TurnHandlers(
-            settings, sessions, self.projects, self.backlog, loads, self.silence, state
-        )
+        state = paths.state_dir(env)
+        self.env, self.ledger = env, ledger
+        self.clock, self.holds = SystemClock(), Holds()
+        self.settings = LiveSettings(env, config)
+        self.files = MemoryFiles(config.home)
+        self.runs = Runs(ledger, self.clock)
+        self.projects = Projects(self.settings, GitFiles(config.home), ledger)
+        sessions = Sessions(ledger, self.clock, size_of)
+        self.backlog = Backlog(self, lambda: self.work)
+        self.silence = Silence(self.settings, self.clock, sessions, self.projects, self.backlog)
+        self.standing = Standing(self.clock.now(), paths.socket_path(env), self.settings)
         places = Places(self.projects, sessions)
-        memory = MemoryHandlers(rooms, places, self.projects, sessions, self.backlog)
+        turn = TurnHandlers(
+            self.settings,
+            sessions,
+            self.projects,
+            self.backlog,
+            lambda: self.loads,
+            self.silence,
+            state,
+        )
+        memory = MemoryHandlers(self, places, self.projects, sessions, self.backlog)
         admin = AdminHandlers(
-            rooms, places, self.projects, sessions, overview, self.standing, self.stop
+            self,
+            places,
+            self.projects,
+            sessions,
+            lambda: self.overview,
+            self.standing,
+            self.stop,
         )
         dispatcher = Dispatcher(_handlers(turn, memory, admin))
-        spool = Spool(spool_dir, dispatcher)
-        self.server = Server(
-            dispatcher, [bind(self.standing.socket), bind(paths.control_path(state))]
-        )
-        self.rounds = Rounds(rooms, instance, self.server, spool, self.backlog)
-        self.standing.tell(settings.warnings, lambda: list(instance.warnings), self.rounds.warnings)
+        spool = Spool(paths.spool_dir(state), dispatcher)
+        listeners = [bind(self.standing.socket), bind(paths.control_path(state))]
+        self.server = Server(dispatcher, listeners, unheard=self.look_for_spooled)
+        self.rounds = Rounds(self, instance, self.server, spool, self.backlog)
+        self.standing.tell(self.settings.warnings, lambda: list(instance.warnings))
+        self.standing.tell(self.rounds.warnings)
         self.standing.count(spool.waiting)
         if opened.moved_aside is not None:
             self.standing.note_moved_aside(opened.moved_aside)
-        settings.tell(chooser.release)
-        settings.tell(self.projects.forget_all)
-        settings.tell(self.backlog.configure)
+        for listener in (self.projects.forget_all, self.backlog.configure):
+            self.settings.tell(listener)
 
-    async def start(self) -> None:
-        """Read what is stored, delete what a kill left beside memory files."""
-        await self.projects.start()
+    # ── rooms that a start does not need ───────────────────────────────────────────────────────────
+
+    @cached_property
+    def memories(self) -> Memories:
+        from memoryd.daemon.memories import Memories  # noqa: PLC0415
+
+        return Memories(self.files, self.ledger, self.runs, self.clock, self.new_id)
+
+    @cached_property
+    def loads(self) -> Loads:
+        from memoryd.daemon.loads import Loads  # noqa: PLC0415
+
+        return Loads(self.settings, self.memories, self.ledger, self.clock)
+
+    @cached_property
+    def overview(self) -> Overview:
+        from memoryd.daemon.overview import Overview  # noqa: PLC0415
+
+        return Overview(self, self.projects, self.backlog, self.loads)
+
+    @cached_property
+    def transcripts(self) -> Transcripts:
+        from memoryd.adapters.transcript_file import TranscriptFiles  # noqa: PLC0415
+
+        return TranscriptFiles()
+
+    @cached_property
+    def watcher(self) -> Watcher:
+        from memoryd.adapters.watcher import DirectoryWatcher  # noqa: PLC0415
+
+        return DirectoryWatcher()
+
+    @cached_property
+    def forks(self) -> Forks:
+        from memoryd.adapters.forks.together import Forks  # noqa: PLC0415
+
+        forks = Forks(self.env, self.values, self.clock)
+        self.settings.tell(forks.chooser.release)
+        return forks
+
+    @cached_property
+    def work(self) -> SaveWork:
+        from random import random  # noqa: PLC0415
+
+        from memoryd.daemon.work import SaveWork  # noqa: PLC0415
+
+        return SaveWork(self, self.projects, self.backlog, random)
+
+    @property
+    def chooser(self) -> Chooser:
+        return self.forks.chooser
+
+    # ── what rooms ask of it ───────────────────────────────────────────────────────────────────────
+
+    def config(self) -> Config:
+        return self.settings()
+
+    def values(self) -> Settings:
+        return self.settings().settings
+
+    def new_id(self) -> str:
+        return tokens.token_hex(5)
+
+    def secrets(self) -> tuple[str, ...]:
+        return tuple(self.forks.keys.seen)
+
+    async def settle_in(self) -> None:
+        """After the start: say so, load the rest, delete what a kill left beside memory files."""
+        await to_thread.run_sync(partial(log.info, "ready", socket=str(self.standing.socket)))
+        await to_thread.run_sync(lambda: (self.work, self.overview, self.transcripts))
         for name in self.projects.names():
             await self.memories.sweep(self.projects.named(name))
+        await self.forks.serve()
+
+    def look_for_spooled(self) -> None:
+        """A shim did not wait for its answer: it may have left the event in the spool."""
+        self.rounds.unheard()
 
     def stop(self) -> None:
         """No new work; what was asked is answered."""
         self.server.stop()
 
-    async def end_on_signals(self) -> None:
-        """SIGTERM and SIGINT stop the daemon; what a first one does not end in time is cut off."""
+    async def stop_on_signals(self) -> None:
+        """SIGTERM and SIGINT stop the daemon: what was asked is still answered."""
         with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
             async for _ in signals:
                 self.stop()
@@ -202,11 +259,3 @@ def _handlers(
         p.GetStatusline: admin.statusline,
         p.Follow: admin.follow,
     }
-
-
-def _values(settings: LiveSettings) -> Settings:
-    return settings().settings
-
-
-def _new_id() -> str:
-    return tokens.token_hex(5)

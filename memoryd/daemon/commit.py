@@ -16,7 +16,8 @@ import msgspec
 from anyio import to_thread
 
 from memoryd.core.memory.appends import appended
-from memoryd.daemon.memories import MEMORY, Memories, decoded
+from memoryd.core.memory.files import MEMORY_FILE
+from memoryd.daemon.memories import Memories, decoded
 from memoryd.errors import StorageError
 from memoryd.ports import FileWrite, Intent, StagedFile
 
@@ -100,7 +101,7 @@ class Unit:
                     break
                 outcome = await self._attempt(change)
         if outcome is None:
-            raise BusyError(self._project.directory / MEMORY)
+            raise BusyError(self._project.directory / MEMORY_FILE)
         return outcome
 
     async def _resume(self, change: Change) -> Outcome | None:
@@ -190,9 +191,9 @@ class Unit:
         steps = [
             await self._topic_step(name, applied) for name in names if name not in self._published
         ]
-        if MEMORY not in self._published and applied.text != memory.text:
+        if MEMORY_FILE not in self._published and applied.text != memory.text:
             old = None if memory.text is None else memory.text.encode()
-            write = FileWrite(MEMORY, applied.text.encode(), memory.digest or None)
+            write = FileWrite(MEMORY_FILE, applied.text.encode(), memory.digest or None)
             steps.append(_Step(write, old))
         return steps
 
@@ -214,4 +215,4 @@ class Unit:
 
 def _after(steps: list[_Step], before: str) -> str:
     last = steps[-1].write if steps else None
-    return sha256(last.data).hexdigest() if last and last.name == MEMORY else before
+    return sha256(last.data).hexdigest() if last and last.name == MEMORY_FILE else before

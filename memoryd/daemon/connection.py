@@ -64,6 +64,9 @@ class Host(Protocol):
     def spawn(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task that lives at most as long as the server."""
 
+    def unheard(self) -> None:
+        """Be told that the client had left when its answer came."""
+
     def idled(self) -> None:
         """Be told that the connection can be dropped from now on."""
 
@@ -293,6 +296,7 @@ class Connection:
                 await anyio.wait_writable(self._socket)
             except OSError:
                 self._deaf = True
+                self._host.unheard()
         if blocked:
             self._scope.deadline = math.inf
 

@@ -16,6 +16,7 @@ from anyio import to_thread
 
 from memoryd.core.memory import report
 from memoryd.core.memory.document import repair
+from memoryd.core.memory.files import MEMORY_FILE
 from memoryd.errors import NotUtf8Error
 from memoryd.ports import FileWrite, StagedFile
 from memoryd.protocol import RunRecord
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     from memoryd.daemon.projects import Project
     from memoryd.daemon.runs import Runs
     from memoryd.ports import Clock, Ledger, LedgerThread, MemoryDir, MemoryFile
-
-MEMORY = "MEMORY.md"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +70,7 @@ class Memories:
 
     async def digest(self, project: Project) -> str:
         """Of MEMORY.md as it stands; empty where there is none. Raises StorageError."""
-        found = await to_thread.run_sync(self._files.read_file, project.directory, MEMORY)
+        found = await to_thread.run_sync(self._files.read_file, project.directory, MEMORY_FILE)
         return found.digest if found else ""
 
     async def in_shape(self, project: Project) -> Memory:
@@ -94,19 +93,19 @@ class Memories:
 
     async def sweep(self, project: Project) -> None:
         """Delete what a killed daemon left beside the files, but for what an open intent names."""
-        intents = await self._ledger.commit(lambda ledger: ledger.intents())
-        kept = frozenset(file.temporary for intent in intents for file in intent.files)
         async with self._locks[project.name]:
+            intents = await self._ledger.commit(lambda ledger: ledger.intents())
+            kept = frozenset(file.temporary for intent in intents for file in intent.files)
             await to_thread.run_sync(self._files.sweep, project.directory, kept)
 
     async def _rearrange(self, project: Project) -> None:
         """Put the file into its shape, the former text kept beside it and in the ledger."""
-        found = await to_thread.run_sync(self._files.read_file, project.directory, MEMORY)
+        found = await to_thread.run_sync(self._files.read_file, project.directory, MEMORY_FILE)
         if found is None:
             return
         text = repair(decoded(project.directory, found), project.name)
         run = self._new_id()
-        write = FileWrite(MEMORY, text.encode(), found.digest)
+        write = FileWrite(MEMORY_FILE, text.encode(), found.digest)
         with anyio.CancelScope(shield=True):
             await to_thread.run_sync(self._files.back_up, project.directory, found.data)
             await self._ledger.commit(partial(_keep_both, before=found.data, after=write.data))
@@ -135,7 +134,7 @@ class Memories:
 
         def keep(ledger: Ledger) -> None:
             ledger.put_run(record)
-            ledger.put_file_version(run, MEMORY, record.before, record.after)
+            ledger.put_file_version(run, MEMORY_FILE, record.before, record.after)
             self._runs.record_event(ledger, record)
 
         await self._ledger.commit(keep)

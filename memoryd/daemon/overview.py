@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from anyio import to_thread
 
+from memoryd.core import statusline
 from memoryd.core.memory import report
 from memoryd.core.memory.document import size
 from memoryd.core.queue import ALL
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.backlog import Backlog
     from memoryd.daemon.loads import Loads
     from memoryd.daemon.projects import Project, Projects
-    from memoryd.daemon.saver import Rooms
+    from memoryd.daemon.rooms import Rooms
     from memoryd.ports import Ledger
 
 SHOWN_STATES = frozenset({"fork", "read", "apply", "commit"})
@@ -68,6 +69,11 @@ class Overview:
         """The project's status line."""
         last = await self._ledger.commit(lambda ledger: _last(ledger, project))
         return self._line(project, last)
+
+    async def text(self, project: str, *, colour: bool) -> str:
+        """The project's status line as it is shown."""
+        line = await self.line(project)
+        return statusline.line(line.text, self._clock.hhmm(line.at), colour=colour)
 
     async def project(self, project: Project) -> ProjectStatus:
         """The project at a glance; a file that can't be read shows as its failure."""

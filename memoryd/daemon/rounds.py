@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import anyio
-from anyio import lowlevel, to_thread
+from anyio import lowlevel
 
 from memoryd.daemon import log
 from memoryd.errors import MemorydError
@@ -20,12 +20,15 @@ if TYPE_CHECKING:
 
     from memoryd.daemon.backlog import Backlog
     from memoryd.daemon.instance import Instance
-    from memoryd.daemon.saver import Rooms
+    from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.server import Server
     from memoryd.daemon.spool import Spool
 
 ROUND = 60.0
 DAY = 86_400.0
+
+SPOOLING = 0.3
+"""Seconds that a shim may need to write what it could not deliver."""
 
 
 class Rounds:
@@ -41,6 +44,7 @@ class Rounds:
         self._backlog = backlog
         self._pruned_at = 0.0
         self._faults: dict[str, Warned] = {}
+        self._unheard = anyio.Event()
 
     def warnings(self) -> list[Warned]:
         """What the last round could not do."""
@@ -48,13 +52,23 @@ class Rounds:
 
     async def run(self) -> None:
         """Each step by itself: one that fails is told in `status`, the others go on."""
+        next_round = anyio.current_time() + ROUND
         while True:
             await self._step("spool_stuck", self._drain)
+            with anyio.move_on_at(next_round):
+                await self._unheard.wait()
+                self._unheard = anyio.Event()
+                await anyio.sleep(SPOOLING)
+                continue
+            next_round = anyio.current_time() + ROUND
             await self._step("retention", self._prune)
-            await anyio.sleep(ROUND)
             await self._step("lock_lost", self._renew)
             await self._step("socket_lost", self._mend)
             await self._step("credentials", self._backlog.retry_credentials)
+
+    def unheard(self) -> None:
+        """A client left before its answer came: a shim then leaves its event in the spool."""
+        self._unheard.set()
 
     async def _step(self, code: str, step: Callable[[], Awaitable[None]]) -> None:
         try:
@@ -81,7 +95,8 @@ class Rounds:
         )
 
     async def _renew(self) -> None:
-        await to_thread.run_sync(self._instance.renew)
+        # a few system calls once a minute: a thread would wake the process twice more
+        self._instance.renew()
 
     async def _mend(self) -> None:
         if await self._server.mend():

@@ -23,54 +23,21 @@ from memoryd.core.memory.ops import Terms
 from memoryd.core.transcript.render import render
 from memoryd.daemon.change import ReplyChange
 from memoryd.daemon.commit import Outcome, Unit
-from memoryd.daemon.sessions import is_headless, turn_of
+from memoryd.daemon.sessions import is_headless, reference, turn_of
 from memoryd.errors import MemorydError, TranscriptError
-from memoryd.ports import ForkFailure, ForkRequest, SessionRef
+from memoryd.ports import ForkFailure, ForkRequest
 from memoryd.protocol import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import AsyncIterator
 
-    from memoryd.config import Config
     from memoryd.core.transcript import Reading
-    from memoryd.daemon.holds import Holds
-    from memoryd.daemon.memories import Memories, Memory
+    from memoryd.daemon.memories import Memory
     from memoryd.daemon.projects import Project
-    from memoryd.daemon.runs import Runs
-    from memoryd.ports import (
-        Chooser,
-        Clock,
-        ForkBackend,
-        ForkReply,
-        Ledger,
-        LedgerThread,
-        MemoryDir,
-        Owed,
-        Park,
-        SessionRow,
-        Transcripts,
-        Watcher,
-    )
+    from memoryd.daemon.rooms import Rooms
+    from memoryd.ports import ForkBackend, ForkReply, Ledger, Owed, Park, SessionRow
 
 HOUR = 3600.0
-
-
-@dataclass(frozen=True, slots=True)
-class Rooms:
-    """What a save works with. `secrets` are exact values that may stand nowhere: the daemon's own."""
-
-    config: Callable[[], Config]
-    clock: Clock
-    ledger: LedgerThread
-    transcripts: Transcripts
-    watcher: Watcher
-    files: MemoryDir
-    memories: Memories
-    chooser: Chooser
-    holds: Holds
-    runs: Runs
-    new_id: Callable[[], str]
-    secrets: Callable[[], tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,20 +328,6 @@ class Saver:
 
 
 _PARKS: dict[str, Park] = {"transient": "network", "credentials": "credentials"}
-
-
-def reference(session: SessionRow) -> SessionRef:
-    """The session as a backend needs to know it."""
-    return SessionRef(
-        id=session.id,
-        transcript=Path(session.transcript),
-        config_dir=Path(session.config_dir),
-        cwd=Path(session.directory),
-        pid=session.pid,
-        executable=session.executable,
-        entrypoint=session.entrypoint,
-        effort=session.effort,
-    )
 
 
 def _has_news(reading: Reading, since: int) -> bool:

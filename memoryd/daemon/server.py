@@ -52,6 +52,7 @@ class Server:
         *,
         limits: Limits | None = None,
         slots: int = 0,
+        unheard: Callable[[], None] | None = None,
     ) -> None:
         self._dispatcher = dispatcher
         self._listeners = list(listeners)
@@ -59,6 +60,7 @@ class Server:
         self._ending: set[Listener] = set()
         self._limits = limits or Limits()
         self._slots = slots or _slots()
+        self._unheard = unheard or _nothing
         self._open: dict[Connection, None] = {}
         self._waiting_for_slots = 0
         self._changed = anyio.Event()
@@ -108,6 +110,10 @@ class Server:
         """Start a task of a connection; it ends with the server at the latest."""
         assert self._tasks is not None
         self._tasks.start_soon(task)
+
+    def unheard(self) -> None:
+        """A client had left when its answer came."""
+        self._unheard()
 
     def idled(self) -> None:
         """A connection has no request now: its slot can be taken."""
@@ -186,6 +192,10 @@ class Server:
             self._ending.add(listener)
             listener.unlink()
             anyio.notify_closing(listener.socket)
+
+
+def _nothing() -> None:
+    """Nobody wants to know."""
 
 
 def _slots() -> int:

@@ -15,13 +15,13 @@ import msgspec
 from memoryd.core import redact
 from memoryd.core.text import storable
 from memoryd.core.turns import Turn
-from memoryd.ports import Owed, SessionRow
+from memoryd.ports import Owed, SessionRef, SessionRow
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from memoryd.core.turns import Ask
-    from memoryd.ports import Clock, Ledger, LedgerThread, Transcripts
+    from memoryd.ports import Clock, Ledger, LedgerThread
 
 Step = tuple[Turn, "Ask | None"]
 
@@ -63,10 +63,12 @@ class Known:
 class Sessions:
     """The sessions of all projects."""
 
-    def __init__(self, ledger: LedgerThread, clock: Clock, transcripts: Transcripts) -> None:
+    def __init__(
+        self, ledger: LedgerThread, clock: Clock, transcript_size: Callable[[Path], int]
+    ) -> None:
         self._ledger = ledger
         self._clock = clock
-        self._transcripts = transcripts
+        self._transcript_size = transcript_size
         self._known: dict[str, Known] = {}
 
     async def known(self, session: str) -> Known | None:
@@ -123,7 +125,7 @@ class Sessions:
             if ask is None or asking is None:
                 return Seen(row)
             owed = _owed(ledger.owed_by(row.id), row, ask, asking, now)
-            if self._transcripts.size(Path(row.transcript)):
+            if self._transcript_size(Path(row.transcript)):
                 owed = msgspec.structs.replace(owed, transcript_seen=True)
             ledger.put_owed(owed)
             return Seen(row, owed)
@@ -161,7 +163,7 @@ class Sessions:
         """A session that was not known: what stands in its transcript already may be old news."""
         if not from_now:
             return fresh
-        size = self._transcripts.size(Path(fresh.transcript))
+        size = self._transcript_size(Path(fresh.transcript))
         return msgspec.structs.replace(fresh, read_offset=size)
 
 
@@ -179,6 +181,20 @@ def pending(row: SessionRow) -> bool:
 def is_headless(row: SessionRow) -> bool:
     """`-p` and SDK sessions: nobody sits in front of them."""
     return not row.attended or row.entrypoint.startswith("sdk")
+
+
+def reference(session: SessionRow) -> SessionRef:
+    """The session as a backend needs to know it."""
+    return SessionRef(
+        id=session.id,
+        transcript=Path(session.transcript),
+        config_dir=Path(session.config_dir),
+        cwd=Path(session.directory),
+        pid=session.pid,
+        executable=session.executable,
+        entrypoint=session.entrypoint,
+        effort=session.effort,
+    )
 
 
 def _merged(kept: SessionRow, fresh: SessionRow) -> SessionRow:

@@ -33,8 +33,12 @@ def notice(session: Session, answer: str) -> None:
     """A turn that a background task's end starts."""
     session.prompt_id = str(uuid4())
     session.fire("UserPromptSubmit", prompt=NOTICE)
-    marks = {"origin": {"kind": "task-notification"}, "promptSource": "system"}
-    session.records.user(NOTICE, promptId=session.prompt_id, **marks)
+    session.records.user(
+        NOTICE,
+        promptId=session.prompt_id,
+        origin={"kind": "task-notification"},
+        promptSource="system",
+    )
     session.answer(answer)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from memoryd.core.memory.appends import RETIRED_FILE
+from memoryd.core.memory.files import BACKUP_FILE, FAILED_REPLY_FILE
 from memoryd.core.memory.reply import NAMED_LENGTH
 from memoryd.core.text import cut, plural, printable
 
@@ -20,8 +21,6 @@ if TYPE_CHECKING:
 FRONT = "MEMORY.md: "
 STATUS_FRONT = "memory: "
 SAVING = "saving…"
-FAILED_REPLY_FILE = "memory-save.failed-reply.txt"
-BACKUP_FILE = "MEMORY.pre-migration.md"
 
 REARRANGED = f"{FRONT}rearranged into the four sections; former text in {BACKUP_FILE}"
 CHANGED_MEANWHILE = "not written: MEMORY.md changed during the save"

@@ -6,7 +6,6 @@ import os
 from typing import TYPE_CHECKING
 
 from memoryd import __version__
-from memoryd.core import statusline
 from memoryd.daemon.dispatch import RawAnswer, Stream
 from memoryd.errors import RequestError
 from memoryd.protocol import GENERATION, Done, RunList, Status, Statusline, Version
@@ -17,8 +16,8 @@ if TYPE_CHECKING:
     from memoryd.daemon.caller import Caller
     from memoryd.daemon.overview import Overview
     from memoryd.daemon.places import Places
-    from memoryd.daemon.projects import Project, Projects
-    from memoryd.daemon.saver import Rooms
+    from memoryd.daemon.projects import Projects
+    from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.sessions import Sessions
     from memoryd.daemon.standing import Standing
     from memoryd.ports import Ledger
@@ -47,7 +46,7 @@ class AdminHandlers:
         places: Places,
         projects: Projects,
         sessions: Sessions,
-        overview: Overview,
+        overview: Callable[[], Overview],
         standing: Standing,
         stop: Callable[[], None],
     ) -> None:
@@ -86,9 +85,9 @@ class AdminHandlers:
             memory_root=str(standing.memory_root()),
             sessions=await self._sessions.count(),
             spooled=await standing.spooled(),
-            paused_until=self._overview.paused_until(),
-            backends=await self._overview.backends(),
-            projects=[await self._overview.project(project) for project in projects],
+            paused_until=self._overview().paused_until(),
+            backends=await self._overview().backends(),
+            projects=[await self._overview().project(project) for project in projects],
             warnings=standing.warnings(),
         )
 
@@ -120,7 +119,7 @@ class AdminHandlers:
     async def statusline(self, message: GetStatusline, _caller: Caller) -> Statusline:
         """The status line of a project."""
         project = await self._places.chosen(message)
-        return Statusline(text=await self._text(project, colour=message.colour))
+        return Statusline(text=await self._overview().text(project.name, colour=message.colour))
 
     async def statusline_asked(self, message: StatuslineAsked, caller: Caller) -> RawAnswer | None:
         """The status line of the session that the host shows one for."""
@@ -132,7 +131,7 @@ class AdminHandlers:
         project = await self._projects.of(directory, store=False)
         if project is None:
             return None
-        text = await self._text(project, colour=not caller.shim.no_color)
+        text = await self._overview().text(project.name, colour=not caller.shim.no_color)
         # the shim prints it as it is
         return RawAnswer(f"{text}\n".encode(), "text/plain; charset=utf-8") if text else None
 
@@ -144,7 +143,3 @@ class AdminHandlers:
         """The daemon ends once this is answered."""
         self._stop()
         return Done(sentence="memoryd stops")
-
-    async def _text(self, project: Project, *, colour: bool) -> str:
-        line = await self._overview.line(project.name)
-        return statusline.line(line.text, self._clock.hhmm(line.at), colour=colour)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.caller import Caller
     from memoryd.daemon.places import Places
     from memoryd.daemon.projects import Projects
-    from memoryd.daemon.saver import Rooms
+    from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.sessions import Sessions
     from memoryd.protocol import (
         Cancel,
@@ -38,10 +38,9 @@ class MemoryHandlers:
         sessions: Sessions,
         backlog: Backlog,
     ) -> None:
-        self._chooser = rooms.chooser
+        self._rooms = rooms
         self._clock = rooms.clock
         self._ledger = rooms.ledger
-        self._memories = rooms.memories
         self._places = places
         self._projects = projects
         self._sessions = sessions
@@ -50,7 +49,7 @@ class MemoryHandlers:
     async def memory(self, message: GetMemory, _: Caller) -> MemoryText:
         """MEMORY.md of the project."""
         project = await self._places.chosen(message)
-        memory = await self._memories.read(project)
+        memory = await self._rooms.memories.read(project)
         return MemoryText(
             project=project.name,
             path=str(project.directory / "MEMORY.md"),
@@ -62,7 +61,7 @@ class MemoryHandlers:
         """Owed turns start at once, also those that wait between two tries."""
         project = await self._places.chosen(message)
         waiting = self._backlog.waiting(project.name)
-        self._chooser.release()
+        self._rooms.chooser.release()
         await self._backlog.hasten(project.name, message.session)
         if not waiting:
             return Done(sentence=f"{project.name}: nothing is owed")
@@ -87,7 +86,7 @@ class MemoryHandlers:
     async def resume(self, message: Resume, _: Caller) -> Done:
         """Saves start again."""
         name = await self._places.named(message)
-        self._chooser.release()
+        self._rooms.chooser.release()
         self._backlog.resume(name)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, 0.0))
         return Done(sentence=f"{name or 'all projects'}: resumed")

@@ -48,7 +48,7 @@ class TurnHandlers:
         sessions: Sessions,
         projects: Projects,
         backlog: Backlog,
-        loads: Loads,
+        loads: Callable[[], Loads],
         silence: Silence,
         state: Path,
     ) -> None:
@@ -76,7 +76,7 @@ class TurnHandlers:
             await self._pass(event, caller, row, project, step, from_now=True)
         if caller.spooled:
             return None
-        return _context(event, await self._loads.part(event, caller, project))
+        return _context(event, await self._loads().part(event, caller, project))
 
     async def prompt_submitted(self, event: PromptSubmitted, caller: Caller) -> None:
         """A prompt; where the turn before never ended, that one was interrupted."""
