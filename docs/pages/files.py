@@ -8,7 +8,7 @@ from docs.pages import source
 from docs.pages.markdown import code, table
 from docs.pages.markdown import page as whole
 from memoryd import paths
-from memoryd.core.memory import report
+from memoryd.core.memory import files
 from memoryd.ctl import process
 
 if TYPE_CHECKING:
@@ -75,13 +75,13 @@ def _memory() -> list[tuple[str, str, str]]:
             " change nothing above.",
         ),
         (
-            f"<project>/{report.BACKUP_FILE}",
+            f"<project>/{files.BACKUP_FILE}",
             "0600",
             f"The text of `{memory}` before it was put into its four sections; older ones are"
             " numbered, `MEMORY.pre-migration-2.md` and so on.",
         ),
         (
-            f"<project>/{report.FAILED_REPLY_FILE}",
+            f"<project>/{files.FAILED_REPLY_FILE}",
             "0600",
             "The last reply that could not be read, secrets masked.",
         ),
