@@ -6,7 +6,9 @@ session and the model's reply were recorded.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
+import sys
 import time
 from pathlib import Path
 from queue import Empty, SimpleQueue
@@ -273,11 +275,21 @@ def _fate(*, keep: bool) -> str:
     return "which stays" if keep else "which is removed at the end"
 
 
+def _memoryctl() -> str:
+    """How memoryctl can be typed here: by its name, or as it was typed where that is not on the PATH."""
+    typed, found = Path(sys.argv[0]), shutil.which("memoryctl")
+    if typed.name != "memoryctl" or (found is not None and Path(found).samefile(typed)):
+        return "memoryctl"
+    here = Path.cwd()
+    return str(typed.absolute().relative_to(here) if here in typed.absolute().parents else typed)
+
+
 def _next_steps(place: Stage, *, keep: bool) -> list[tuple[str, str]]:
+    typed = _memoryctl()
     steps = [
-        ("memoryctl start", "start the daemon for real"),
-        ('claude --plugin-dir "$(memoryctl plugin-dir)"', "work with it"),
-        ("memoryctl", "see what it does"),
+        (f"{typed} start", "start the daemon for real"),
+        (f'claude --plugin-dir "$({typed} plugin-dir)"', "work with it"),
+        (typed, "see what it does"),
     ]
     if keep:
         steps.append((f"ls -R {place.folder}", "look at what the demo left"))

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -177,3 +178,14 @@ class TestTheHooks:
 def test_an_error_of_the_demo_names_the_command_that_shows_more() -> None:
     assert str(DemoError("x")) == "the demo failed: x"
     assert DemoError("x").hint == "memoryctl demo --keep"
+
+
+def test_what_to_type_next_works_where_it_is_not_on_the_path(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / ".venv" / "bin" / "memoryctl"), "demo"])
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert play._memoryctl() == ".venv/bin/memoryctl"
+    monkeypatch.setattr(sys, "argv", ["pytest"])
+    assert play._memoryctl() == "memoryctl"
