@@ -124,7 +124,9 @@ class NewerLedgerError(LedgerError):
     def __init__(self, path: Path, found: int, known: int) -> None:
         self.found = found
         self.known = known
-        super().__init__(path, f"schema {found} is newer than this memoryd's {known}: update memoryd")
+        super().__init__(
+            path, f"schema {found} is newer than this memoryd's {known}: update memoryd"
+        )
 
 
 class TranscriptError(MemorydError):
