@@ -1,30 +1,17 @@
 from __future__ import annotations
 
-import time
-from collections import Counter
-
-import memories
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from memories import Entry, add, change, memory, remove, reply, said, topic
+from memories import Entry, add, change, memory, remove, reply, topic
 
-from memoryd.core.memory import rules
 from memoryd.core.memory.document import (
     BOM,
-    BULLET_LIMIT,
     SECTIONS,
-    is_none_yet,
     new_text,
-    parse,
     repair,
     size,
 )
-from memoryd.core.memory.draft import Draft
 from memoryd.core.memory.edit import Applied, apply
 from memoryd.core.memory.ops import Terms
-from memoryd.core.memory.reply import Reply, read
-from memoryd.core.text import hazard
 
 CRITICAL, FACTS, WARNINGS = "CRITICAL RULES", "Architecture & Config Facts", "Active Warnings"
 TEXT = memory(["- Rule."], ["- One.", "- Two.", "- Three."], ["- Trap."])
@@ -293,114 +280,3 @@ def test_500_saves_of_one_rule_leave_the_file_unchanged() -> None:
         found = applied(text, add(SECTIONS[number % 4], copies[number % 4]))
         assert (found.outcome, len(found.duplicates), found.refused) == ("no_change", 1, ())
         assert found.text == text
-
-
-# ── for any file and reply ─────────────────────────────────────────────────────────────────────────
-
-TYPED = ("please never push to main", "ok")
-
-
-def long_bullets(text: str) -> Counter[str]:
-    return Counter(line for line in parse(text).lines if len(line.strip()) > BULLET_LIMIT)
-
-
-def bad_characters(text: str) -> Counter[str]:
-    return Counter(c for c in text if hazard(c) and c not in "\r\n" + BOM)
-
-
-@given(memories.cases(), st.sampled_from([None, (), TYPED]))
-def test_the_result_holds_shape_caps_and_counts(
-    case: tuple[str | None, str], typed: tuple[str, ...] | None
-) -> None:
-    text, answer = case[0], read(case[1])
-    assert isinstance(answer, Reply)
-    found = apply(text, answer, Terms("p", typed))
-    before = new_text("p") if text is None else repair(text, "p")
-    assert [name.casefold() for name in memories.sections(found.text)] == [
-        name.casefold() for name in SECTIONS
-    ]
-    old, new = size(before), size(found.text)
-    assert found.text == before or not new.at_hard_cap or new.shrinks_from(old)
-    assert not long_bullets(found.text) - long_bullets(before)
-    assert not bad_characters(found.text) - bad_characters(before)
-    if found.outcome in {"no_change", "not_written"}:
-        assert (found.text, found.topics, found.created) == (before, (), False)
-    grown = len(memories.filled(parse(found.text).lines)) - len(
-        memories.filled(parse(before).lines)
-    )
-    counted = found.added - found.removed
-    gave_way = sum(map(is_none_yet, parse(before).lines))
-    listed = len({append.file for append in found.topics})
-    assert counted - gave_way <= grown <= counted + listed
-    for append in found.topics:
-        assert not bad_characters(append.text) - bad_characters(before)
-
-
-@given(memories.cases())
-def test_without_the_users_words_rules_are_only_shortened_split_or_moved_in(
-    case: tuple[str | None, str],
-) -> None:
-    text, answer = case[0], read(case[1])
-    assert isinstance(answer, Reply)
-    found = apply(text, answer, Terms("p", ()))
-    before = new_text("p") if text is None else repair(text, "p")
-    old, new = rules_of(before), rules_of(found.text)
-    stood = {rules.key(line) for line in parse(before).lines}
-    for line in set(new) - set(old):
-        assert rules.key(line) in stood or any(shorter(line, rule) for rule in old)
-    for rule in set(old) - set(new):
-        kept = any(rules.key(line) == rules.key(rule) or shorter(line, rule) for line in new)
-        assert kept or is_none_yet(rule)
-
-
-def rules_of(text: str) -> list[str]:
-    """Lines under CRITICAL RULES that are not blank."""
-    found = [line for line, name in Draft(text).sections() if name == "critical rules"]
-    return memories.filled(found)
-
-
-def shorter(line: str, rule: str) -> bool:
-    return rules.shortens(rules.words(line), rules.words(rule))
-
-
-@given(memories.cases())
-def test_applying_the_same_reply_again_adds_nothing(case: tuple[str | None, str]) -> None:
-    text, answer = case[0], read(case[1])
-    assert isinstance(answer, Reply)
-    once = apply(text, answer, TERMS)
-    twice = apply(once.text, answer, TERMS)
-    kinds = {op.kind for op in answer.ops}
-    if once.outcome == "changed" and kinds <= {"add"}:
-        assert twice.added == 0
-
-
-# ── hostile sizes ──────────────────────────────────────────────────────────────────────────────────
-
-
-def hostile() -> list[tuple[str, str]]:
-    many = [f"- Never push rule {number} to main, {'and so on ' * 50}" for number in range(80)]
-    pieces = [add(CRITICAL, f"Never push rule {number} and so on") for number in range(100)]
-    removes = [remove(rule) for rule in many] + [remove(many[0])] * 20
-    wide = memory(many, [f"- Fact {number}." for number in range(2_400)])
-    heads = memory([], [f"### Head {number}" for number in range(3_000)])
-    long = [remove("*a " * 400 + str(number)) for number in range(200)]
-    topics = [topic(f"t{number}.md", "word " * 1_000) for number in range(20)]
-    return [
-        (memory(many), said([*pieces, *removes])),
-        (wide, said([*pieces, *removes])),
-        (wide, said([remove(f"- Fact {number}.") for number in range(200)], topics)),
-        (heads, said([add(f"Head {number}", f"x {number}") for number in range(200)])),
-        (wide, said(long)),
-        (wide, said([change(f"- Fact {number}.", f"Fact {number + 1}.") for number in range(200)])),
-        (memory(["- " + "not " * 12_000]), said([change("- " + "not " * 12_000, "not " * 140)])),
-    ]
-
-
-@pytest.mark.parametrize("number", range(7))
-def test_200_ops_on_an_odd_file_take_bounded_time(number: int) -> None:
-    text, answer = hostile()[number]
-    found = read(answer)
-    assert isinstance(found, Reply)
-    started = time.perf_counter()
-    apply(text, found, Terms("p", ("please never push to main " * 2_000,) * 50))
-    assert time.perf_counter() - started < 5
