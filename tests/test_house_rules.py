@@ -1,0 +1,68 @@
+"""Rules of the house that no tool of the build knows."""
+
+from __future__ import annotations
+
+import ast
+import tomllib
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCES = sorted([*(ROOT / "memoryd").rglob("*.py"), *(ROOT / "clients").rglob("*.py")])
+
+
+def calls(name: str) -> list[str]:
+    """Places that call a method of that name."""
+    return [
+        f"{source.relative_to(ROOT)}:{node.lineno}"
+        for source in SOURCES
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == name
+    ]
+
+
+def test_every_room_of_the_daemon_but_the_app_is_kept_from_the_adapters() -> None:
+    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
+    wired = next(found for found in contracts["contracts"] if "wired" in found["name"])
+    rooms = {
+        f"memoryd.daemon.{path.stem}"
+        for path in (ROOT / "memoryd" / "daemon").glob("*.py")
+        if path.stem not in {"__init__", "app"}
+    }
+    assert rooms <= set(wired["source_modules"])
+
+
+def test_lines_are_split_at_newlines_only() -> None:
+    assert calls("splitlines") == []
+
+
+def test_any_exception_is_caught_at_named_places_only() -> None:
+    found = {
+        str(source.relative_to(ROOT))
+        for source in SOURCES
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.ExceptHandler)
+        and isinstance(node.type, ast.Name)
+        and node.type.id == "Exception"
+    }
+    assert found == {
+        "memoryd/daemon/dispatch.py",  # a request
+        "memoryd/daemon/work.py",  # a save
+        "memoryd/ctl/main.py",  # a command
+        "clients/claude_code/shim.py",  # a hook: it can never hurt the session
+    }
+
+
+def test_memory_files_are_written_by_one_adapter_only() -> None:
+    writers = {
+        place.partition(":")[0]
+        for name in ("write_bytes", "write_text", "rename", "unlink", "fsync", "ftruncate")
+        for place in calls(name)
+        if place.startswith(("memoryd/core", "memoryd/daemon", "memoryd/worker"))
+    }
+    assert writers <= {
+        "memoryd/daemon/instance.py",  # its own word of who holds the lock
+        "memoryd/daemon/listener.py",  # the socket
+        "memoryd/daemon/spool.py",  # spooled events
+    }
