@@ -57,12 +57,10 @@ def test_any_exception_is_caught_at_named_places_only() -> None:
 def test_memory_files_are_written_by_one_adapter_only() -> None:
     writers = {
         place.partition(":")[0]
-        for name in ("write_bytes", "write_text", "rename", "unlink", "fsync", "ftruncate")
+        for name in ("write_bytes", "write_text", "fsync", "ftruncate")
         for place in calls(name)
         if place.startswith(("memoryd/core", "memoryd/daemon", "memoryd/worker"))
     }
     assert writers <= {
         "memoryd/daemon/instance.py",  # its own word of who holds the lock
-        "memoryd/daemon/listener.py",  # the socket
-        "memoryd/daemon/spool.py",  # spooled events
     }
