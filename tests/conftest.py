@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import HealthCheck, settings
 
 for name, examples in (("quick", 50), ("ci", 5_000), ("torture", 100_000)):
@@ -14,3 +15,9 @@ for name, examples in (("quick", 50), ("ci", 5_000), ("torture", 100_000)):
         suppress_health_check=[HealthCheck.too_slow],
     )
 settings.load_profile(os.environ.get("MEMORYD_TEST_PROFILE", "quick"))
+
+
+@pytest.fixture(scope="module")
+def anyio_backend() -> str:
+    """What the daemon runs on."""
+    return "asyncio"

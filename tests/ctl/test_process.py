@@ -201,6 +201,7 @@ class TestARealDaemon:
     ) -> None:
         package = folder / "memoryd"
         package.mkdir()
+        (package / "__init__.py").touch()  # else an installed memoryd would come first
         (package / "__main__.py").write_text("import no_such_module\n")
         monkeypatch.setattr(process, "_checkout", lambda: str(folder))
         with pytest.raises(StartError, match="No module named 'no_such_module'"):
@@ -211,6 +212,7 @@ class TestARealDaemon:
     ) -> None:
         package = folder / "memoryd"
         package.mkdir()
+        (package / "__init__.py").touch()  # else an installed memoryd would come first
         (package / "__main__.py").write_text("import time; time.sleep(60)\n")
         monkeypatch.setattr(process, "_checkout", lambda: str(folder))
         monkeypatch.setattr(process, "START_LIMIT", 0.1)
