@@ -28,8 +28,10 @@ FILE_LIMIT = 4 * 1024 * 1024
 NEW_FILE_MODE = 0o600
 DIRECTORY_MODE = 0o700
 
-_BACKUP = re.compile(r"MEMORY_FILE\.pre-migration(?:-(\d+))?\.md\Z")
+_BACKUP = re.compile(r"MEMORY\.pre-migration(?:-(\d+))?\.md\Z")
 _TEMPORARY = ".memoryd-"
+_BEING_BACKED_UP = f"{_TEMPORARY}backup.tmp"
+_BEING_KEPT = f"{_TEMPORARY}failed-reply.tmp"
 
 
 class MemoryFiles:
@@ -40,42 +42,33 @@ class MemoryFiles:
 
     def read(self, directory: Path) -> MemoryState:
         """MEMORY.md and the names of what lies beside it; a missing directory is an empty one."""
+        self._follow(directory)
         names = sorted(_names(directory))
         backups = tuple(name for name in names if _BACKUP.match(name))
         topics = tuple(
-            name
-            for name in names
-            if name.endswith(".md")
-            and name.casefold() != MEMORY_FILE.casefold()
-            and name not in backups
+            name for name in names if name not in backups and _is_topic(directory / name)
         )
         return MemoryState(directory, self.read_file(directory, MEMORY_FILE), topics, backups)
 
     def read_file(self, directory: Path, name: str) -> MemoryFile | None:
         """One file's bytes, or None where there is none. Raises StorageError."""
-        path = self._target(directory / name)
+        path = self._target(directory, name)
         with _told(path, "read"):
-            try:
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
-            except FileNotFoundError:
-                return None
-            with os.fdopen(descriptor, "rb") as file:
-                if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-                    raise StorageError(path, "read", "no regular file")
-                data = file.read(FILE_LIMIT + 1)
+            data = _read_regular(path)
+        if data is None:
+            return None
         if len(data) > FILE_LIMIT:
             raise StorageError(path, "read", f"over {FILE_LIMIT} bytes")
         return MemoryFile(name, data, sha256(data).hexdigest())
 
     def stage(self, directory: Path, writes: list[FileWrite], run: str) -> list[StagedFile]:
         """Write each text, synced, beside its target; nothing stays where one fails."""
-        with _told(directory, "make"):
-            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
+        self._make(directory)
         staged: list[StagedFile] = []
         try:
             for number, write in enumerate(writes):
                 staged.append(self._stage(directory, write, f"{_TEMPORARY}{run}-{number}.tmp"))
-            for parent in {self._target(directory / file.name).parent for file in staged}:
+            for parent in {self._target(directory, file.name).parent for file in staged}:
                 _sync_directory(parent)
         except BaseException:
             for file in staged:
@@ -86,7 +79,7 @@ class MemoryFiles:
 
     def publish(self, directory: Path, staged: StagedFile) -> bool:
         """Rename a staged text onto its target, unless that is no longer what it was made from."""
-        target = self._target(directory / staged.name)
+        target = self._target(directory, staged.name)
         found = self.read_file(directory, staged.name)
         if (found.digest if found else None) != staged.before:
             return False
@@ -97,43 +90,42 @@ class MemoryFiles:
 
     def discard(self, directory: Path, staged: StagedFile) -> None:
         """Delete a staged text; a missing one is fine."""
-        path = self._target(directory / staged.name).parent / staged.temporary
+        path = self._target(directory, staged.name).parent / staged.temporary
         with _told(path, "delete"):
             path.unlink(missing_ok=True)
 
     def staged_exists(self, directory: Path, staged: StagedFile) -> bool:
         """Whether a staged text still waits for its rename."""
-        return (self._target(directory / staged.name).parent / staged.temporary).exists()
+        path = self._target(directory, staged.name).parent / staged.temporary
+        with _told(path, "look at"):
+            return path.exists()
 
     def back_up(self, directory: Path, data: bytes) -> None:
         """Keep a text before its rearrangement; an older backup moves aside first."""
+        self._follow(directory)
         path = directory / BACKUP_FILE
         with _told(path, "write"):
-            if path.exists():
-                if path.read_bytes() == data:
+            if os.path.lexists(path):
+                if path.is_file() and path.read_bytes() == data:
                     return
                 path.rename(directory / _next_backup(_names(directory)))
-            _write_new(path, data, NEW_FILE_MODE)
+        _replace(path, directory / _BEING_BACKED_UP, data)
         _sync_directory(directory)
 
     def keep_failed_reply(self, directory: Path, text: str) -> None:
         """Keep a reply that could not be read, in place of the one before."""
+        self._make(directory)
         path = directory / FAILED_REPLY_FILE
-        temporary = directory / f"{_TEMPORARY}failed-reply.tmp"
-        with _told(path, "write"):
-            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
-            temporary.unlink(missing_ok=True)
-            _write_new(temporary, text.encode("utf-8", "replace"), NEW_FILE_MODE)
-            temporary.rename(path)
+        _replace(path, directory / _BEING_KEPT, text.encode("utf-8", "replace"))
 
     def sweep(self, directory: Path, keep: frozenset[str]) -> None:
         """Delete the temporary files of a killed daemon, but for those in `keep`."""
+        self._follow(directory)
         places = {directory}
         for name in _names(directory):
-            path = directory / name
-            if path.is_symlink():
+            if (directory / name).is_symlink():
                 with suppress(StorageError):
-                    places.add(self._target(path).parent)
+                    places.add(self._target(directory, name).parent)
         for place in places:
             for name in _names(place):
                 if name.startswith(_TEMPORARY) and name.endswith(".tmp") and name not in keep:
@@ -141,12 +133,16 @@ class MemoryFiles:
                         (place / name).unlink(missing_ok=True)
 
     def _stage(self, directory: Path, write: FileWrite, temporary: str) -> StagedFile:
-        target = self._target(directory / write.name)
+        target = self._target(directory, write.name)
         path = target.parent / temporary
         with _told(path, "write"):
             path.unlink(missing_ok=True)
-            _write_new(path, write.data, _mode(target))
-            _keep_owner_and_attributes(target, path)
+            try:
+                _write_new(path, write.data, _mode(target))
+                _keep_owner_and_attributes(target, path)
+            except BaseException:
+                path.unlink(missing_ok=True)
+                raise
         return StagedFile(
             name=write.name,
             temporary=temporary,
@@ -154,21 +150,32 @@ class MemoryFiles:
             after=sha256(write.data).hexdigest(),
         )
 
-    def _target(self, path: Path) -> Path:
-        """The file that `path` is, through its links; raises StorageError where one leads astray.
+    def _make(self, directory: Path) -> None:
+        self._follow(directory)
+        with _told(directory, "make"):
+            directory.mkdir(mode=DIRECTORY_MODE, parents=True, exist_ok=True)
 
-        A link may lead to a file inside the person's own home, and that file has to be there: writing
+    def _target(self, directory: Path, name: str) -> Path:
+        """The file of that name, through its links; raises StorageError where one leads astray."""
+        self._follow(directory)
+        return self._follow(directory / name)
+
+    def _follow(self, path: Path) -> Path:
+        """Where `path` leads: itself where it is no link.
+
+        A link may lead to a place inside the person's own home, and that has to be there: writing
         through a dangling link would make a file where nobody looks for it.
         """
-        if not path.is_symlink():
-            return path
-        target = Path(os.path.realpath(path))
-        if self._home not in target.parents:
-            raise StorageError(
-                path, "follow", f"the link leads out of the home directory, to {target}"
-            )
-        if path.is_symlink() and not target.exists():
-            raise StorageError(path, "follow", f"the link leads nowhere: {target}")
+        with _told(path, "follow"):
+            if not path.is_symlink():
+                return path
+            target = Path(os.path.realpath(path))
+            if self._home not in target.parents:
+                raise StorageError(
+                    path, "follow", f"the link leads out of the home directory, to {target}"
+                )
+            if not target.exists():
+                raise StorageError(path, "follow", f"the link leads nowhere: {target}")
         return target
 
 
@@ -180,17 +187,48 @@ def _names(directory: Path) -> list[str]:
             return []
 
 
+def _is_topic(path: Path) -> bool:
+    """A Markdown file other than MEMORY.md. A name that is not UTF-8 could stand in no message."""
+    name = path.name
+    if not name.endswith(".md") or name.casefold() == MEMORY_FILE.casefold():
+        return False
+    return name.isprintable() and path.is_file()
+
+
+def _read_regular(path: Path) -> bytes | None:
+    """A regular file's bytes, at most one more than FILE_LIMIT; None where there is no file."""
+    try:
+        # a pipe that nobody writes to would be waited for
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    except FileNotFoundError:
+        return None
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise StorageError(path, "read", "no regular file")
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            return file.read(FILE_LIMIT + 1)
+    finally:
+        os.close(descriptor)
+
+
 def _write_new(path: Path, data: bytes, mode: int) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-    descriptor = os.open(path, flags, mode)
-    with os.fdopen(descriptor, "wb") as file:
+    with os.fdopen(os.open(path, flags, mode), "wb") as file:
+        os.fchmod(file.fileno(), mode)  # the umask must not take from a mode that is kept
+        file.write(data)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _replace(path: Path, temporary: Path, data: bytes) -> None:
+    """A file of our own, whole at every instant."""
+    with _told(path, "write"):
+        temporary.unlink(missing_ok=True)
         try:
-            os.fchmod(descriptor, mode)  # the umask must not take from a mode that is kept
-            file.write(data)
-            file.flush()
-            os.fsync(descriptor)
+            _write_new(temporary, data, NEW_FILE_MODE)
+            temporary.rename(path)
         except BaseException:
-            path.unlink(missing_ok=True)
+            temporary.unlink(missing_ok=True)
             raise
 
 
@@ -213,7 +251,8 @@ def _keep_owner_and_attributes(target: Path, path: Path) -> None:
         return
     with suppress(OSError):
         for name in os.listxattr(target):
-            os.setxattr(path, name, os.getxattr(target, name))
+            with suppress(OSError):  # those of the system are not ours to set
+                os.setxattr(path, name, os.getxattr(target, name))
 
 
 def _next_backup(names: list[str]) -> str:
