@@ -27,7 +27,9 @@ ForkBackendName = Literal["auto", "claude", "digest"]
 Worktrees = Literal["shared", "separate"]
 
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
-_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|min|h|d)\Z")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\Z")
+
+_PATHS = ("memory_root", "api_key_file", "ca_bundle")
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 NotNegative = Annotated[int, msgspec.Meta(ge=0)]
@@ -145,9 +147,9 @@ def parse(data: bytes, file: Path, env: Mapping[str, str]) -> Config:
         raise ConfigError(file, data.count(b"\n", 0, error.start) + 1, "not UTF-8") from error
     raw = _tables(text, file) if text.strip() else {}
     try:
-        settings = msgspec.convert(raw, Settings, dec_hook=_decode)
-    except msgspec.ValidationError as error:
-        raise ConfigError(file, *_setting_fault(str(error), text)) from error
+        settings = _settings(raw)
+    except ValueError as error:
+        raise _located(text, file) from error
     named = env.get("MEMORYD_MEMORY_ROOT", "") or settings.memory_root
     root = paths.expand(named, env) if named else paths.default_memory_root(env)
     return Config(file, settings, Path(os.path.normpath(root)), paths.home(env))
@@ -159,7 +161,16 @@ def _tables(text: str, file: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigError(file, *_toml_fault(str(error))) from error
+        raise ConfigError(file, *_toml_fault(str(error), text)) from error
+
+
+def _settings(raw: dict[str, Any]) -> Settings:
+    """Raises ValueError."""
+    settings = msgspec.convert(raw, Settings, dec_hook=_decode)
+    for name in _PATHS:
+        if "\0" in getattr(settings, name):
+            raise ValueError(f"no path can hold a NUL - at `$.{name}`")
+    return settings
 
 
 def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401  the signature msgspec asks for
@@ -170,38 +181,50 @@ def _decode(kind: type, value: Any) -> Any:  # noqa: ANN401  the signature msgsp
     raise NotImplementedError(kind)
 
 
-def _toml_fault(message: str) -> tuple[int, str]:
-    found = re.search(r" \(at line (\d+), column \d+\)\Z", message)
-    if found is None:
-        return 0, message
-    return int(found[1]), message[: found.start()]
+def _toml_fault(message: str, text: str) -> tuple[int, str]:
+    if found := re.search(r" \(at line (\d+), column \d+\)\Z", message):
+        return int(found[1]), message[: found.start()]
+    end = " (at end of document)"
+    return (text.count("\n") + 1 if message.endswith(end) else 0), message.removesuffix(end)
 
 
-def _setting_fault(message: str, text: str) -> tuple[int, str]:
-    """The line and fact of a fault that names a path (`$.fork.model`) or an unknown field."""
+def _located(text: str, file: Path) -> ConfigError:
+    """The first wrong setting with its line: that of the shortest beginning in which it is wrong."""
+    lines = text.split("\n")
+    for number in range(1, len(lines) + 1):
+        try:
+            raw = _tables("\n".join(lines[:number]), file)
+        except ConfigError:
+            continue  # in the middle of a value
+        try:
+            _settings(raw)
+        except ValueError as error:
+            return ConfigError(file, number, _setting_fault(str(error), raw))
+    raise AssertionError("the whole text is wrong, and so its last beginning")
+
+
+def _setting_fault(message: str, raw: dict[str, Any]) -> str:
+    """What is wrong, without the path (`$.fork.model`) by which msgspec names a setting."""
     unknown = re.search(r"unknown field `([^`]+)`", message)
     path = re.search(r" - at `\$\.?([^`]*)`\Z", message)
-    steps = [step for step in re.split(r"[.\[]", path[1]) if step] if path else []
-    fact = message[: path.start()] if path else message
+    name = re.sub(r"\[\d+\]", "", path[1]) if path else ""
+    if "[...]" in name:
+        name = name.replace("[...]", f'."{_wrong_project(raw)}"')
     if unknown:
-        steps.append(unknown[1])
-        fact = f"unknown setting `{'.'.join(steps)}`"
-    elif steps:
-        fact = f"`{'.'.join(steps)}`: {fact[0].lower()}{fact[1:]}"
-    return _line_of(steps, text), fact
+        return (
+            f"unknown setting `{name}.{unknown[1]}`" if name else f"unknown setting `{unknown[1]}`"
+        )
+    fact = message[: path.start()] if path else message
+    return f"`{name}`: {fact[0].lower()}{fact[1:]}" if name else fact
 
 
-def _line_of(steps: list[str], text: str) -> int:
-    table = steps[0] if len(steps) > 1 else ""
-    current = ""
-    for number, line in enumerate(text.split("\n"), 1):
-        header = re.match(r"\s*\[\s*\"?([A-Za-z0-9_-]+)", line)
-        current = header[1] if header else current
-        names_key = re.match(rf"\s*\"?{re.escape(steps[-1])}\"?\s*=", line) if steps else None
-        names_table = header and steps and header[1] == steps[-1]
-        if (names_key and current == table) or names_table:
-            return number
-    return 0
+def _wrong_project(raw: dict[str, Any]) -> str:
+    for name, table in raw["projects"].items():
+        try:
+            msgspec.convert(table, ProjectSettings)
+        except msgspec.ValidationError:
+            return str(name)
+    raise AssertionError("one of them is wrong")
 
 
 def _expanded(pattern: str, base: Path) -> Path:
