@@ -60,6 +60,8 @@ if TYPE_CHECKING:
 
 LEDGER_FILE = "ledger.sqlite3"
 
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
 SWITCH_INTERVAL = 0.0005
 """Seconds: a thread that reads a long transcript lets the event loop in this often (10.1)."""
 
@@ -67,6 +69,8 @@ SWITCH_INTERVAL = 0.0005
 def serve(env: Mapping[str, str], config: Config, instance: Instance, log_file: Path | None) -> int:
     """Be the daemon until a stop; the exit code. `instance` holds the locks."""
     sys.setswitchinterval(SWITCH_INTERVAL)
+    # a stop that comes before the sockets have their owner would leave their files behind
+    signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
     log.start(file=log_file)
     opened = Ledger.open(paths.state_dir(env) / LEDGER_FILE)
     anyio.run(partial(_live, env, config, instance, opened))
@@ -228,7 +232,9 @@ class App:
 
     async def stop_on_signals(self) -> None:
         """SIGTERM and SIGINT stop the daemon: what was asked is still answered."""
-        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        with anyio.open_signal_receiver(*STOPPING) as signals:
+            # held back since the start: one that came meanwhile comes now
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
             async for _ in signals:
                 self.stop()
 
