@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 HOST := .cache/host/.installed
+PROPERTIES := tests/core/memory/test_document.py tests/core/memory/test_edit_any.py \
+  tests/core/memory/test_reply.py
 
 .PHONY: demo test lint types bench torture docs clean
 .DEFAULT_GOAL := test
@@ -15,6 +17,7 @@ demo: $(VENV)/.installed  ## a recorded session goes through the real parts: no 
 
 test: lint $(VENV)/.tools $(HOST)  ## everything that CI runs
 	$(BIN)/python -m pytest -q
+	MEMORYD_TEST_PROFILE=ci $(BIN)/python -m pytest -q $(PROPERTIES)
 
 lint: $(VENV)/.tools  ## style, types, import contracts
 	$(BIN)/ruff check
