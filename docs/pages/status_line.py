@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 OPENING = """\
 One line for the project of a session: what the last save did, or what goes on now, and since when
 (local time). `memoryctl statusline` prints it, `memoryctl` shows it beside the project's name, and
-Claude Code shows it below its prompt once this entry stands in its `settings.json`:"""
+Claude Code shows it below its prompt once this entry stands in its `settings.json`, and looks for a
+new one after each turn and every five seconds:"""
 
 SETTINGS = "memoryctl statusline --settings"
 

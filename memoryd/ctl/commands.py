@@ -48,6 +48,9 @@ if TYPE_CHECKING:
 STDIN_LIMIT = 1.0
 """Seconds that the host's words on stdin are waited for: a script's stdin may never say anything."""
 
+LINE_REFRESH = 5
+"""Seconds between two looks of the host at the line: right after a turn no save has ended."""
+
 
 ROOM_HINT = "df -h"
 
@@ -346,7 +349,7 @@ def _said_on_stdin(shell: Shell) -> bytes:
 
 
 def _statusline_settings(shell: Shell) -> bytes:
-    """The entry of the host's settings: the shim itself, since it runs after every turn."""
+    """The entry of the host's settings: the shim itself, since it runs again and again."""
     import json  # noqa: PLC0415  only here
     import shlex  # noqa: PLC0415
 
@@ -354,5 +357,6 @@ def _statusline_settings(shell: Shell) -> bytes:
 
     plugin.plugin_dir(shell.env)
     words = plugin.shim_command(plugin.places_for(shell.env), "statusline")
-    entry = {"statusLine": {"type": "command", "command": shlex.join(words)}}
+    line = {"type": "command", "command": shlex.join(words), "refreshInterval": LINE_REFRESH}
+    entry = {"statusLine": line}
     return json.dumps(entry, ensure_ascii=False).encode("utf-8", "surrogateescape")

@@ -213,7 +213,9 @@ class TestStatusline:
         self, typed: Typed, folder: Path
     ) -> None:
         assert typed("statusline", "--settings") == 0
-        command = json.loads(typed.out)["statusLine"]["command"]
+        entry = json.loads(typed.out)["statusLine"]
+        assert entry["refreshInterval"] == 5  # or the line says `saving…` until the next turn
+        command = entry["command"]
         line = b"memory: no change \xc2\xb7 09:15\n"
         with AnsweringDaemon(folder / "s", Reply(line)) as asked:
             done = subprocess.run(
