@@ -293,9 +293,10 @@ class Session:
         return printed
 
     def write(self) -> None:
-        """Bring the transcript file up to date."""
+        """Append what the transcript file lacks, as the host does: a reader never sees it empty."""
         self.transcript.parent.mkdir(parents=True, exist_ok=True)
-        self.transcript.write_bytes(self.records.data)
+        with self.transcript.open("ab") as file:
+            file.write(self.records.data[file.tell() :])
 
     def _body(self, event: str, **fields: Any) -> bytes:
         common = {
