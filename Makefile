@@ -25,8 +25,8 @@ lint: $(VENV)/.tools  ## style, types, import contracts
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-bench: $(VENV)/.tools  ## the figures of docs/reference/performance.md, each beside its reference
-	$(BIN)/python tests/bench/all.py
+bench: $(VENV)/.tools  ## the figures of docs/reference/performance.md, each beside its reference; make bench BENCH="--only P1,P6"
+	@cd tests && ../$(BIN)/python -m bench.all $(BENCH)
 
 docs: $(VENV)/.installed  ## the reference pages, made from the code
 	$(BIN)/python -m docs.generate

@@ -1,8 +1,7 @@
 """The smallest daemon: lock, socket, server, spool and log, with handlers that remember nothing.
 
 `python tiny_daemon.py STATE MEMORY_ROOT SOCKET` prints `ready` once it answers. For tests of what
-only processes show, and as the stand-in of the benchmarks. It writes each event's session to
-`STATE/events`, a line each.
+only processes show. It writes each event's session to `STATE/events`, a line each.
 """
 
 from __future__ import annotations
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
         Done,
         GetVersion,
         HookEvent,
-        Save,
         SessionStarted,
         Shutdown,
         Version,
@@ -61,15 +59,6 @@ class Handlers:
         return Version(
             version=__version__, generation=GENERATION, pid=os.getpid(), started_at=self._started
         )
-
-    async def save(self, message: Save, _caller: Caller) -> Done:
-        """For the benchmark: what a save costs others, without the save."""
-        from bench.loads import make_load  # noqa: PLC0415
-
-        from memoryd.protocol import Done  # noqa: PLC0415
-
-        await make_load(Path(message.cwd))
-        return Done(sentence="loaded")
 
     async def shutdown(self, _message: Shutdown, _caller: Caller) -> Done:
         from memoryd.protocol import Done  # noqa: PLC0415
@@ -109,7 +98,6 @@ async def run(held: Instance, state: Path, path: Path) -> None:
             **events,
             protocol.SessionStarted: handlers.session_started,
             protocol.GetVersion: handlers.version,
-            protocol.Save: handlers.save,
             protocol.Shutdown: handlers.shutdown,
         }
     )

@@ -1,17 +1,16 @@
 """A save's own work on the text: P13, apply, check and diff of a 50 KB file.
 
-`python -m bench.bench_apply [--pairs N]` from the folder `tests`. The reference is what the save then
-does to the disk: write, fsync and rename of that file.
+The reference is what the save then does to the disk: write, fsync and rename of that file.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 from functools import partial
 from typing import TYPE_CHECKING
 
-from bench.measure import PAIRS, interleaved, no_collection, seconds, show_ratio
+from bench.measure import interleaved, no_collection, seconds
+from bench.table import compared
 from memories import add, change, memory, remove, reply, topic
 from wire import short_dir
 
@@ -20,7 +19,11 @@ from memoryd.core.memory.edit import apply
 from memoryd.core.memory.ops import Terms
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
     from pathlib import Path
+
+    from bench.measure import Plan
+    from bench.table import Row
 
     from memoryd.core.memory.reply import Reply
 
@@ -62,10 +65,8 @@ def usual_reply(text: str) -> Reply:
     )
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pairs", type=int, default=PAIRS)
-    pairs = parser.parse_args().pairs
+def p13(plan: Plan) -> Iterator[Row]:
+    """Apply, check and diff, beside what the save then does to the disk."""
     text = long_file()
     answer = usual_reply(text)
     terms = Terms("p", ("now please use bun for all scripts, not npm", "and what about the traps?"))
@@ -78,20 +79,18 @@ def main() -> None:
         found = interleaved(
             partial(seconds, partial(_rounds, save)),
             partial(seconds, partial(_rounds, write)),
-            pairs=pairs,
+            pairs=plan.pairs,
         )
-    what = f"apply, check and diff of {len(text):,} characters"
-    show_ratio(
+    yield compared(
         "P13",
-        what,
+        f"apply, check, diff of {len(text):,} characters",
         found.of(lambda spent: spent / ROUNDS),
         goal=1.5,
-        against="write, fsync, rename",
+        against="write, fsync, rename of it",
     )
 
 
-def _rounds(work: object) -> None:
-    assert callable(work)
+def _rounds(work: Callable[[], object]) -> None:
     for _ in range(ROUNDS):
         work()
 
@@ -105,5 +104,4 @@ def _write(path: Path, data: bytes) -> None:
     temporary.rename(path)
 
 
-if __name__ == "__main__":
-    main()
+FIGURES = {"P13": p13}

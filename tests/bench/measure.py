@@ -1,4 +1,4 @@
-"""Timing for the benchmarks: interleaved pairs, medians, a line per figure with its reference.
+"""Timing for the benchmarks: pairs that take turns, medians, quantiles.
 
 Only ratios travel between machines, and only within one run: ours and the reference take turns, and
 the figure is the median over the pairs.
@@ -7,7 +7,6 @@ the figure is the median over the pairs.
 from __future__ import annotations
 
 import gc
-import sys
 import time
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +20,19 @@ T = TypeVar("T")
 
 PAIRS = 40
 """Fewest pairs of a figure."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How much is measured; the defaults are what the figures are taken with."""
+
+    pairs: int = PAIRS
+    share: float = 1.0
+    """Of sizes, counts and waits: a smoke run takes a small part of them."""
+
+    def count(self, whole: int) -> int:
+        """That part of `whole`, at least one."""
+        return max(1, int(whole * self.share))
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,9 +61,7 @@ class Comparison:
         )
 
 
-def interleaved(
-    ours: Callable[[], T], reference: Callable[[], T], *, pairs: int = PAIRS
-) -> Pairs[T]:
+def interleaved(ours: Callable[[], T], reference: Callable[[], T], *, pairs: int) -> Pairs[T]:
     """Both, `pairs` times, in turn; who begins changes with each pair."""
     found: tuple[list[T], list[T]] = ([], [])
     for number in range(pairs):
@@ -82,28 +92,3 @@ def no_collection() -> Iterator[None]:
         yield
     finally:
         gc.enable()
-
-
-def show_ratio(
-    figure: str, what: str, found: Comparison, *, goal: float, against: str, unit: str = "ms"
-) -> bool:
-    """Print the figure beside its reference; True where the goal is met."""
-    scale = {"ms": 1e3, "µs": 1e6, "MB": 1e-6, "": 1.0}[unit]
-    ours, reference = (f"{median(side) * scale:.4g}" for side in (found.ours, found.reference))
-    value = f"{found.ratio:.2f} x"
-    detail = f"{ours} {unit} against {reference} {unit} of {against}, {len(found.ours)} pairs"
-    return _show(figure, what, value, f"≤ {goal:g}", detail, met=found.ratio <= goal)
-
-
-def show_value(
-    figure: str, what: str, value: float, *, goal: float, unit: str, detail: str
-) -> bool:
-    """Print a figure that has no reference of its own; True where the goal is met."""
-    return _show(figure, what, f"{value:.3g} {unit}", f"≤ {goal:g}", detail, met=value <= goal)
-
-
-def _show(figure: str, what: str, value: str, goal: str, detail: str, *, met: bool) -> bool:
-    verdict = "met" if met else "MISSED"
-    sys.stdout.write(f"{figure:4} {what:44} {value:>10}  goal {goal:7} {verdict:6}  {detail}\n")
-    sys.stdout.flush()
-    return met
