@@ -291,9 +291,9 @@ class SessionRow(msgspec.Struct, kw_only=True):
     seen_at: float = 0.0
 
 
-Park = Literal["", "turn", "network", "credentials"]
-"""A save that is not tried again by the clock: it waits for the session's next turn, for any save that
-gets through, or for a change of config or login."""
+Park = Literal["", "turn", "network", "credentials", "off"]
+"""A save that is not tried again by the clock: it waits for the session's next turn or end, for any save
+that gets through, for a change of config or login, or until memory is on again."""
 
 
 class Owed(msgspec.Struct, kw_only=True):
@@ -319,6 +319,8 @@ class Owed(msgspec.Struct, kw_only=True):
     """The last assistant message, where the transcript may not hold it yet."""
     last_prompt: str = ""
     """Prompt id of the turn that it ended."""
+    since: int = -1
+    """Offset from which its transcript counts, once a save began to read it; a later try starts there."""
     run: str = ""
     """The run that took it, for a finished reply that is not to be paid for twice."""
 
@@ -344,7 +346,7 @@ class Intent(msgspec.Struct, kw_only=True):
     project: str
     directory: str
     files: list[StagedFile]
-    published: list[str] = []
+    published: list[StagedFile] = []
     record: RunRecord
     ops: list[OpRecord] = []
     notices: Notices = msgspec.field(default_factory=Notices)

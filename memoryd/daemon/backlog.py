@@ -7,6 +7,7 @@ with the first of them.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
@@ -15,7 +16,9 @@ import msgspec
 from anyio import TASK_STATUS_IGNORED, to_thread
 
 from memoryd.core.queue import Job, Queue
+from memoryd.daemon import log
 from memoryd.daemon.sessions import reference
+from memoryd.errors import MemorydError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -23,7 +26,7 @@ if TYPE_CHECKING:
     from anyio.abc import TaskStatus
 
     from memoryd.daemon.rooms import Rooms
-    from memoryd.ports import Ledger, Owed, SessionRow
+    from memoryd.ports import Ledger, Owed, Park, SessionRow
 
 PARKED = 1e11
 """Unix seconds of a turn that the clock does not start: the year 5138, which SQLite and JSON can hold."""
@@ -47,6 +50,7 @@ class Backlog:
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._network_parked = False
         self._credentials_parked = False
+        self._changed = False
 
     # ── asking ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -57,12 +61,34 @@ class Backlog:
         self._credentials_parked |= owed.parked == "credentials"
         self._wake.set()
 
+    def owe_again(self, job: Job, not_before: float) -> None:
+        """The ledger could not be asked about a turn: the queue keeps it until it can."""
+        self._queue.owe(replace(job, not_before=not_before))
+        self._wake.set()
+
+    async def park(self, session: str, park: Park) -> None:
+        """Let a session's turn wait for something."""
+
+        def work(ledger: Ledger) -> Owed | None:
+            owed = ledger.owed_by(session)
+            if owed is not None:
+                owed = msgspec.structs.replace(owed, not_before=PARKED, parked=park)
+                ledger.put_owed(owed)
+            return owed
+
+        if (owed := await self._rooms.ledger.commit(work)) is not None:
+            self.owe(owed)
+
     async def hasten(self, project: str, session: str = "") -> int:
         """Start what the project (or session) owes without waiting; how many turns that are."""
         freed = await self.free(
             lambda owed: owed.project == project and session in ("", owed.session)
         )
         return len(freed)
+
+    async def last_try(self, session: str) -> None:
+        """The session is over: what waits for its next turn is tried once more."""
+        await self.free(lambda owed: owed.session == session and owed.parked == "turn")
 
     def cancel(self, project: str) -> bool:
         """Stop the project's save while it forks; whether there was one."""
@@ -81,9 +107,14 @@ class Backlog:
         self._wake.set()
 
     def configure(self) -> None:
-        """The config changed: credentials may work now."""
+        """The config changed: credentials may work now, what was excluded may not be."""
         self._queue.parallel = self._rooms.config().settings.max_parallel_saves
+        self._changed = True
         self._wake.set()
+
+    async def switched_on(self) -> None:
+        """Memory was switched on somewhere: what waited for that may start."""
+        await self.free(lambda owed: owed.parked == "off")
 
     def waiting(self, project: str) -> int:
         return self._queue.waiting(project)
@@ -100,16 +131,27 @@ class Backlog:
             self._queue.pause(project, until)
         for owed in await self._rooms.ledger.commit(lambda ledger: ledger.owed()):
             self.owe(owed)
-        await self.free(lambda owed: owed.parked == "network")
+        await self.free(lambda owed: owed.parked in ("network", "off"))
         async with anyio.create_task_group() as tasks:
             task_status.started()
             while True:
                 self._wake = anyio.Event()
+                if self._changed:
+                    await self._look_again()
                 now = self._rooms.clock.now()
                 for job in self._queue.start(now):
                     tasks.start_soon(self._start, job)
                 with anyio.move_on_after(self._queue.next_start(now) - now):
                     await self._wake.wait()
+
+    async def _look_again(self) -> None:
+        """After a change of the config."""
+        self._changed = False
+        try:
+            await self.switched_on()
+            await self.retry_credentials()
+        except MemorydError as error:
+            log.failure("owed turns were not looked at", error)
 
     async def network_is_back(self) -> None:
         """A save got through: what waits for the network may try again."""

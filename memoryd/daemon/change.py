@@ -55,13 +55,14 @@ class ReplyChange:
     def __repr__(self) -> str:
         return f"ReplyChange({self.run.id!r}, {self.reply!r})"
 
-    def apply(self, current: str | None) -> Applied:
+    def apply(self, current: str | None, *, begun: bool) -> Applied:
         """The reply applied to the file as it is now, by the stricter rule where it was edited."""
         if current == self.seen:
             return edit.apply(current, self.reply, self.terms)
         seen = new_text(self.terms.project) if self.seen is None else self.seen
         applied = edit.apply(current, self.reply, self.terms, seen=seen)
-        if not self.drop_on_edit or applied.outcome == "no_change":
+        # topics that are in place already can't be dropped: their unit is ended
+        if not self.drop_on_edit or begun or applied.outcome == "no_change":
             return applied
         changed = report.CHANGED_MEANWHILE.partition(": ")[2]
         return edit.Applied(outcome="not_written", text=current or "", faults=(changed,))
@@ -90,14 +91,27 @@ class ReplyChange:
         ops = [self._op(result, held=held) for result in applied.ops]
         return Outcome(record, ops, self._told(applied))
 
+    def begin(self, ledger: Ledger) -> None:
+        """The run is in its last step."""
+        ledger.put_run(msgspec.structs.replace(self.run, state="commit"))
+
     def finish(self, ledger: Ledger, outcome: Outcome) -> None:
         """End the run: its turn is owed no more, unless it asked again since."""
         record = outcome.record
         ledger.put_run(record)
         ledger.put_ops(record.id, outcome.ops)
         ledger.put_notices(record.project, outcome.notices)
-        ledger.settle(record.session, record.asked)
+        if not ledger.settle(record.session, record.asked):
+            self._owe_the_rest(ledger)
         self.record_event(ledger, record)
+
+    def _owe_the_rest(self, ledger: Ledger) -> None:
+        """What the session asked since begins where this run left off."""
+        owed = ledger.owed_by(self.run.session)
+        if owed is not None:
+            ledger.put_owed(
+                msgspec.structs.replace(owed, run="", since=-1, attempts=0, retry_since=0.0)
+            )
 
     def _op(self, result: OpResult, *, held: bool) -> OpRecord:
         op = result.op

@@ -7,7 +7,7 @@ the same call goes on where the unit stood: an append is never made twice.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import TYPE_CHECKING, Protocol
 
@@ -18,7 +18,7 @@ from anyio import to_thread
 from memoryd.core.memory.appends import appended
 from memoryd.core.memory.files import MEMORY_FILE
 from memoryd.daemon.memories import Memories, decoded
-from memoryd.errors import StorageError
+from memoryd.errors import MemorydError, StorageError
 from memoryd.ports import FileWrite, Intent, StagedFile
 
 if TYPE_CHECKING:
@@ -49,8 +49,11 @@ class Outcome:
 class Change(Protocol):
     """What a unit asks the saver."""
 
-    def apply(self, current: str | None) -> Applied:
-        """The reply applied to the file as it is now."""
+    def apply(self, current: str | None, *, begun: bool) -> Applied:
+        """The reply applied to the file as it is now; `begun`: topics of it are in place."""
+
+    def begin(self, ledger: Ledger) -> None:
+        """The unit is staged: note that it is being written."""
 
     def outcome(self, applied: Applied, current: str | None, after: str) -> Outcome:
         """How the run ends where this is written; `after` is the digest of MEMORY.md then."""
@@ -85,7 +88,7 @@ class Unit:
         self._ledger = ledger
         self._project = project
         self._run = run
-        self._published: list[str] = []
+        self._published: dict[str, StagedFile] = {}
         self._intent: Intent | None = None
 
     async def write(self, change: Change) -> Outcome:
@@ -110,34 +113,46 @@ class Unit:
         if intent is None:
             return None
         self._intent = intent
-        self._published = list(intent.published)
+        self._published = {file.name: file for file in intent.published}
         if not intent.files:
             return None
         waiting = [file for file in intent.files if await self._waits(file)]
-        self._published += [file.name for file in intent.files if file not in waiting]
+        self._published |= {file.name: file for file in intent.files if file not in waiting}
         if not await self._publish(waiting):
             return None
         return await self._end(change, Outcome(intent.record, intent.ops, intent.notices))
 
     async def _attempt(self, change: Change) -> Outcome | None:
         memory = await self._memories.read(self._project)
-        applied = change.apply(memory.text)
+        applied = change.apply(memory.text, begun=bool(self._published))
         steps = await self._steps(memory, applied)
         after = _after(steps, memory.digest)
         outcome = change.outcome(applied, memory.text, after)
-        if steps and not await self._publish(await self._stage(steps, outcome)):
+        if steps and not await self._publish(await self._stage(steps, change, outcome)):
             return None
         return await self._end(change, outcome)
 
     async def _end(self, change: Change, outcome: Outcome) -> Outcome:
+        outcome = self._with_topics_in_place(outcome)
+
         def end(ledger: Ledger) -> None:
             ledger.close_intent(self._run)
             change.finish(ledger, outcome)
+            for file in self._published.values():
+                ledger.put_file_version(self._run, file.name, file.before or "", file.after)
 
         await self._ledger.commit(end)
         return outcome
 
-    async def _stage(self, steps: list[_Step], outcome: Outcome) -> list[StagedFile]:
+    def _with_topics_in_place(self, outcome: Outcome) -> Outcome:
+        """Also where a person's edit left nothing of the rest."""
+        written = [name for name in self._published if name != MEMORY_FILE]
+        topics = list(dict.fromkeys((*outcome.record.topics, *written)))
+        return replace(outcome, record=msgspec.structs.replace(outcome.record, topics=topics))
+
+    async def _stage(
+        self, steps: list[_Step], change: Change, outcome: Outcome
+    ) -> list[StagedFile]:
         """The texts beside their targets, and the intent that a crash would be taken up from."""
         directory = self._project.directory
         writes = [step.write for step in steps]
@@ -147,7 +162,7 @@ class Unit:
             project=self._project.name,
             directory=str(directory),
             files=staged,
-            published=self._published,
+            published=list(self._published.values()),
             record=outcome.record,
             ops=outcome.ops,
             notices=outcome.notices,
@@ -155,32 +170,48 @@ class Unit:
 
         def keep(ledger: Ledger) -> None:
             ledger.put_intent(intent)
-            for step, file in zip(steps, staged, strict=True):
+            for step in steps:
                 if step.old is not None:
                     ledger.put_version(step.old)
                 ledger.put_version(step.write.data)
-                ledger.put_file_version(self._run, file.name, file.before or "", file.after)
+            change.begin(ledger)
 
-        await self._ledger.commit(keep)
+        try:
+            await self._ledger.commit(keep)
+        except MemorydError:
+            await self._discard(staged)
+            raise
         self._intent = intent
         return staged
 
     async def _publish(self, staged: list[StagedFile]) -> bool:
         """Rename in order until a target is found changed; whether all are in place."""
+        if len(staged) > 1 and await self._is_edited(staged[-1]):
+            await self._give_up(staged)  # before a topic is in place that the merge may not want
+            return False
         directory = self._project.directory
         for number, file in enumerate(staged):
             if not await to_thread.run_sync(self._files.publish, directory, file):
                 await self._give_up(staged[number:])
                 return False
-            self._published.append(file.name)
+            self._published[file.name] = file
         return True
+
+    async def _is_edited(self, file: StagedFile) -> bool:
+        directory = self._project.directory
+        found = await to_thread.run_sync(self._files.read_file, directory, file.name)
+        return (found.digest if found else None) != file.before
 
     async def _give_up(self, waiting: list[StagedFile]) -> None:
         """Take staged texts back. The intent goes first: a missing text would count as in place."""
         assert self._intent is not None  # whatever is staged has one
-        rest = msgspec.structs.replace(self._intent, files=[], published=self._published)
+        published = list(self._published.values())
+        rest = msgspec.structs.replace(self._intent, files=[], published=published)
         await self._ledger.commit(lambda ledger: ledger.put_intent(rest))
-        for file in waiting:
+        await self._discard(waiting)
+
+    async def _discard(self, staged: list[StagedFile]) -> None:
+        for file in staged:
             await to_thread.run_sync(self._files.discard, self._project.directory, file)
 
     async def _steps(self, memory: Memory, applied: Applied) -> list[_Step]:

@@ -1,13 +1,13 @@
 """A save: load, repair, gate, fork, read, apply, check, commit, report.
 
-Owns the story of one save and what each way of ending does to the owed turn. When a save runs is
-`backlog`'s, how files are written is `commit`'s, how a fork is made is a backend's.
+Owns the story of one save. When a save runs is `backlog`'s, what each way of ending does to the owed turn
+`work`'s, how files are written `commit`'s, how a fork is made a backend's.
 """
 
 from __future__ import annotations
 
-from contextlib import asynccontextmanager
-from dataclasses import asdict, dataclass, replace
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,34 +20,27 @@ from memoryd.core import failure, redact, turns
 from memoryd.core.memory import prompt, report
 from memoryd.core.memory import reply as replies
 from memoryd.core.memory.ops import Terms
+from memoryd.core.transcript import Activity, Conversation, Reading
 from memoryd.core.transcript.render import render
 from memoryd.daemon.change import ReplyChange
 from memoryd.daemon.commit import Outcome, Unit
-from memoryd.daemon.sessions import is_headless, reference, turn_of
-from memoryd.errors import MemorydError, TranscriptError
+from memoryd.daemon.sessions import is_headless, reference
+from memoryd.daemon.taking import PAID, Forked, Taken, cover, stored
+from memoryd.errors import MemorydError, NotUtf8Error, StorageError, TranscriptError
 from memoryd.ports import ForkFailure, ForkRequest
-from memoryd.protocol import RunRecord
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from memoryd.core.transcript import Reading
     from memoryd.daemon.memories import Memory
-    from memoryd.daemon.projects import Project
     from memoryd.daemon.rooms import Rooms
-    from memoryd.ports import ForkBackend, ForkReply, Ledger, Owed, Park, SessionRow
+    from memoryd.ports import ForkBackend, ForkReply, Ledger, Park
+    from memoryd.protocol import RunRecord
 
 HOUR = 3600.0
 
-
-@dataclass(frozen=True, slots=True)
-class Taken:
-    """An owed turn that a save took."""
-
-    owed: Owed
-    session: SessionRow
-    project: Project
-    run: RunRecord
+GOING_FIRST = 60.0
+"""Seconds beside its deadline that a save has, where others wait for what it hears from a backend."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +50,13 @@ class Failed:
     cause: str
     park: Park = "turn"
     event: str = ""
+    again: bool = False
+    """It may pass: the clock tries again."""
     fork: ForkFailure | None = None
     run: RunRecord | None = None
-    """The run as far as it got, where that is further than when it was taken."""
+    """The run as the backend's answer left it, where there was one."""
+    good_reply: bool = False
+    """What failed came after the reply: the next try goes on with that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,58 +81,15 @@ class Lost:
 Ending = Outcome | Failed | Skipped | Later | Lost
 
 
-@dataclass(frozen=True, slots=True)
-class _Forked:
-    """A reply, and the text that the model saw when it gave it."""
-
-    run: RunRecord
-    text: str
-    seen: str | None
-    cut: bool = False
-
-    def __repr__(self) -> str:
-        return f"_Forked({self.run.id!r}, {len(self.text)} characters)"
-
-
 class Saver:
     """Saves an owed turn. One save at a time for a project: `backlog` sees to that."""
 
     def __init__(self, rooms: Rooms) -> None:
         self._rooms = rooms
 
-    async def take(self, owed: Owed, project: Project) -> Taken | None:
-        """Begin with a turn if it is still owed; a run that a crash cut off is gone on with."""
-        rooms = self._rooms
-        fresh = RunRecord(
-            id=rooms.new_id(),
-            project=project.name,
-            session=owed.session,
-            state="gate",
-            started_at=rooms.clock.now(),
-        )
-
-        def work(ledger: Ledger) -> Taken | None:
-            found, session = ledger.owed_by(owed.session), ledger.session(owed.session)
-            if found is None or session is None:
-                return None
-            run = ledger.run(found.run) if found.run else None
-            if run is None or run.ended_at:
-                run = msgspec.structs.replace(
-                    fresh,
-                    reason=found.reason,
-                    asked=found.asked,
-                    owed_at=found.first_at,
-                    attempts=found.attempts + 1,
-                )
-            found = msgspec.structs.replace(found, run=run.id)
-            ledger.put_run(run)
-            ledger.put_owed(found)
-            return Taken(found, session, project, run)
-
-        return await rooms.ledger.commit(work)
-
     async def save(self, taken: Taken) -> Ending:
         """The whole save. Each expected end is a value; what was written is in the ledger already."""
+        forked: Forked | Failed | Later | None = None
         try:
             reading = await self._load(taken)
             if isinstance(reading, Skipped | Failed | Lost):
@@ -149,7 +103,7 @@ class Saver:
                 return await self._unreadable(taken, forked, reply)
             return await self._write(taken, reading, forked, reply)
         except MemorydError as error:
-            return Failed(f"not saved: {error}")
+            return _not_saved(error, forked)
 
     # ── load ───────────────────────────────────────────────────────────────────────────────────────
 
@@ -157,10 +111,12 @@ class Saver:
         """The conversation, where it holds something that no save was asked for yet."""
         session, owed = taken.session, taken.owed
         path, root = Path(session.transcript), Path(session.config_dir) / "projects"
-        read = partial(self._rooms.transcripts.read, path, root, since=session.read_offset)
+        since = session.read_offset if owed.since < 0 else owed.since
         try:
-            reading = await to_thread.run_sync(read)
+            reading = await to_thread.run_sync(partial(self._read, path, root, since))
         except TranscriptError as error:
+            if taken.run.state in PAID:
+                return Reading(Conversation(), Activity(), session.read_offset, "")
             if error.fact == "missing" and owed.transcript_seen:
                 return Lost("the transcript was deleted before it was read")
             return Failed(f"transcript {error.fact}")
@@ -169,21 +125,26 @@ class Saver:
             sure=owed.sure,
             prompts=reading.activity.prompts,
             tools=reading.activity.tools,
-            news=_has_news(reading, session.read_offset),
+            news=_has_news(reading, since),
         )
-        if not worth and taken.run.state == "gate":
+        if not worth and taken.run.state not in PAID:
             return Skipped()
-        await self._rooms.ledger.commit(partial(_cover, taken=taken, end=reading.end))
+        await self._rooms.ledger.commit(partial(cover, taken=taken, since=since, end=reading.end))
         return reading
+
+    def _read(self, path: Path, root: Path, since: int) -> Reading:
+        if path == Path():
+            raise TranscriptError(path, "missing")  # the host named none
+        return self._rooms.transcripts.read(path, root, since=since)
 
     # ── fork ───────────────────────────────────────────────────────────────────────────────────────
 
     async def _fork(
         self, taken: Taken, reading: Reading, memory: Memory
-    ) -> _Forked | Failed | Later:
+    ) -> Forked | Failed | Later:
         """The reply: one that a crash left unread, or a new one."""
-        if taken.run.state in {"read", "apply", "commit"}:
-            found = await self._rooms.ledger.commit(partial(_stored, run=taken.run))
+        if taken.run.state in PAID:
+            found = await self._rooms.ledger.commit(partial(stored, run=taken.run))
             if found is not None:
                 return found
         chosen = await self._choose(taken)
@@ -198,7 +159,8 @@ class Saver:
         async with self._watched(run, memory):
             answer = await backend.fork(request)
             if isinstance(answer, ForkFailure) and answer.kind == "too_long":
-                answer = await backend.fork(replace(request, shrunk=True))
+                shorter = replace(request, attempt=self._rooms.new_id(), shrunk=True)
+                answer = await backend.fork(shorter)
         if isinstance(answer, ForkFailure):
             cause = failure.sentence(answer.kind, answer.status, answer.type)
             run = msgspec.structs.replace(run, model=answer.model, usage=answer.usage)
@@ -212,17 +174,17 @@ class Saver:
         backend = choice.backend
         if backend is None:
             return Failed(choice.reason, park="credentials")
-        now = rooms.clock.now()
-        if rooms.holds.until(backend.name) > now:
-            return Later(rooms.holds.until(backend.name))
+        now, settings = rooms.clock.now(), rooms.config().settings
         if backend.on_subscription:
-            limit = rooms.config().settings.max_saves_per_hour
+            limit = settings.max_saves_per_hour
             made = await rooms.ledger.commit(
                 lambda ledger: ledger.forks_since(backend.name, now - HOUR)
             )
             if made >= limit:
                 return Later(now + HOUR / limit)
-        return backend, choice.reason
+        most = 2 * settings.fork.deadline + GOING_FIRST
+        opens = rooms.holds.opens(backend.name, taken.session.id, now, most)
+        return Later(opens) if opens else (backend, choice.reason)
 
     @asynccontextmanager
     async def _watched(self, run: RunRecord, memory: Memory) -> AsyncIterator[None]:
@@ -231,8 +193,7 @@ class Saver:
         async def watch() -> None:
             async with self._rooms.watcher.watch(memory.project.directory) as hints:
                 async for _ in hints:
-                    found = await self._rooms.memories.digest(memory.project)
-                    if found != memory.digest:
+                    if await self._edited(memory):
                         self._rooms.runs.tell(msgspec.structs.replace(run, merged=True))
                         return
 
@@ -241,6 +202,12 @@ class Saver:
                 tasks.start_soon(watch)
             yield
             tasks.cancel_scope.cancel()
+
+    async def _edited(self, memory: Memory) -> bool:
+        """A hint is no reason to fail: what can't be read now is seen when it is written."""
+        with suppress(MemorydError):
+            return await self._rooms.memories.digest(memory.project) != memory.digest
+        return False
 
     async def _request(self, taken: Taken, reading: Reading, memory: Memory) -> ForkRequest:
         rooms, settings = self._rooms, self._rooms.config().settings
@@ -272,7 +239,7 @@ class Saver:
             deadline=float(settings.fork.deadline),
         )
 
-    async def _keep_reply(self, run: RunRecord, reply: ForkReply, memory: Memory) -> _Forked:
+    async def _keep_reply(self, run: RunRecord, reply: ForkReply, memory: Memory) -> Forked:
         """Paid for once: a crash from here on goes on with this reply."""
         rooms = self._rooms
         run = msgspec.structs.replace(
@@ -288,11 +255,11 @@ class Saver:
 
         await rooms.ledger.commit(work)
         rooms.runs.tell(run)
-        return _Forked(run, reply.text, memory.text, cut=reply.stop == "cut")
+        return Forked(run, reply.text, memory.text, cut=reply.stop == "cut")
 
     # ── read, apply, check, commit ─────────────────────────────────────────────────────────────────
 
-    async def _unreadable(self, taken: Taken, forked: _Forked, found: replies.Unreadable) -> Failed:
+    async def _unreadable(self, taken: Taken, forked: Forked, found: replies.Unreadable) -> Failed:
         masked = redact.mask(forked.text, self._rooms.secrets())
         await self._rooms.memories.keep_failed_reply(taken.project, masked)
         if forked.cut:
@@ -301,7 +268,7 @@ class Saver:
         return Failed("", event=event, run=forked.run)
 
     async def _write(
-        self, taken: Taken, reading: Reading, forked: _Forked, reply: replies.Reply
+        self, taken: Taken, reading: Reading, forked: Forked, reply: replies.Reply
     ) -> Outcome:
         rooms, settings = self._rooms, self._rooms.config().settings
         project = taken.project
@@ -334,25 +301,11 @@ def _has_news(reading: Reading, since: int) -> bool:
     return any(row.offset >= since for turn in reading.conversation.turns for row in turn.rows)
 
 
-def _cover(ledger: Ledger, *, taken: Taken, end: int) -> None:
-    """What was read counts as asked for now, and the turn as sure to be worth a save."""
-    session = ledger.session(taken.session.id)
-    owed = ledger.owed_by(taken.session.id)
-    if session is None or owed is None:
-        return
-    turn = replace(turn_of(session), unread=False)
-    ledger.put_session(
-        msgspec.structs.replace(
-            session, read_offset=max(session.read_offset, end), turn=asdict(turn)
-        )
+def _not_saved(error: MemorydError, forked: Forked | Failed | Later | None) -> Failed:
+    """A file or the ledger failed, before the reply or behind it."""
+    # what only the person can mend waits for the next turn
+    persons = isinstance(error, NotUtf8Error) or (
+        isinstance(error, StorageError) and error.verb == "follow"
     )
-    ledger.put_owed(msgspec.structs.replace(owed, sure=True))
-
-
-def _stored(ledger: Ledger, *, run: RunRecord) -> _Forked | None:
-    """The reply of a run that a crash cut off, and the text that the model saw."""
-    text = ledger.reply(run.id)
-    seen = ledger.version(run.before) if run.before else None
-    if text is None or (run.before and seen is None):
-        return None
-    return _Forked(run, text, None if seen is None else seen.decode())
+    run = forked.run if isinstance(forked, Forked) else None
+    return Failed(f"not saved: {error}", again=not persons, run=run, good_reply=run is not None)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 import anyio
@@ -20,6 +21,7 @@ from memoryd.daemon.backlog import PARKED
 from memoryd.daemon.commit import Outcome
 from memoryd.daemon.saver import Failed, Later, Lost, Saver, Skipped
 from memoryd.daemon.sessions import turn_of
+from memoryd.daemon.taking import take
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,8 +30,9 @@ if TYPE_CHECKING:
     from memoryd.daemon.backlog import Backlog
     from memoryd.daemon.projects import Projects
     from memoryd.daemon.rooms import Rooms
-    from memoryd.daemon.saver import Ending, Taken
-    from memoryd.ports import Ledger, Park
+    from memoryd.daemon.saver import Ending
+    from memoryd.daemon.taking import Taken
+    from memoryd.ports import Ledger, Owed, Park
     from memoryd.protocol import RunRecord
 
 CLOSE_LIMIT = 5.0
@@ -37,6 +40,9 @@ CLOSE_LIMIT = 5.0
 
 HOLDING = frozenset({429, 529})
 """Statuses by which a backend asks everybody to wait."""
+
+LEDGER_RETRY = 60.0
+"""Seconds after which a turn is tried again that the ledger itself could not deal with."""
 
 
 class SaveWork:
@@ -57,20 +63,44 @@ class SaveWork:
         try:
             taken = await self._take(job)
             if taken is not None:
-                ending: Ending = Failed("cancelled")
-                with cancelled:
-                    ending = await self._saver.save(taken)
-                await self._close(taken, ending)
+                await self._close(taken, await self._ending(taken, cancelled))
         except Exception as error:  # noqa: BLE001  see above
+            # the ledger may be what failed: what is owed stands in it, or else in the queue
             log.failure("save failed", error)
-            if taken is not None:
-                await self._close(taken, Failed(f"not saved: {type(error).__name__}, see the log"))
+            self._backlog.owe_again(job, self._rooms.clock.now() + LEDGER_RETRY)
 
     async def _take(self, job: Job) -> Taken | None:
+        """The job's turn, if it is still owed and its memory is not off."""
         owed = await self._rooms.ledger.commit(lambda ledger: ledger.owed_by(job.session))
         if owed is None:
             return None
-        return await self._saver.take(owed, self._projects.named(owed.project))
+        if await self._is_off(owed):
+            await self._backlog.park(owed.session, "off")
+            return None
+        project = self._projects.named(owed.project)
+        if owed.project not in self._projects.names():
+            # killed between the turn's end and this: its name has to stay taken
+            await self._projects.of(owed.directory, store=True)
+        return await take(self._rooms, owed, project)
+
+    async def _is_off(self, owed: Owed) -> bool:
+        """Nothing more is sent to a model where a person switched it off, whenever the turn ended."""
+        if self._projects.is_off(owed.project):
+            return True
+        if self._rooms.config().excludes(Path(owed.directory)):
+            return True
+        row = await self._rooms.ledger.commit(lambda ledger: ledger.session(owed.session))
+        return row is not None and row.off
+
+    async def _ending(self, taken: Taken, cancelled: anyio.CancelScope) -> Ending:
+        ending: Ending = Failed("cancelled")
+        try:
+            with cancelled:
+                ending = await self._saver.save(taken)
+        except Exception as error:  # noqa: BLE001  as in `run`
+            log.failure("save failed", error)
+            return Failed(f"not saved: {_type(error)}, see the log")
+        return ending
 
     # ── ending ─────────────────────────────────────────────────────────────────────────────────────
 
@@ -85,9 +115,18 @@ class SaveWork:
             owed = await self._rooms.ledger.commit(lambda ledger: ledger.owed_by(record.session))
             if owed is not None:
                 self._backlog.owe(owed)
+            if behind := self._heard(ending, record.backend):
+                await self._backlog.free(lambda owed: owed.session in behind and not owed.parked)
             if isinstance(ending, Outcome):
-                self._rooms.holds.clear(record.backend)
                 await self._backlog.network_is_back()
+
+    def _heard(self, ending: Ending, backend: str) -> set[str]:
+        """Sessions that waited for this save to hear from the backend, and need not any more."""
+        if isinstance(ending, Failed) and ending.fork and ending.fork.kind == "transient":
+            return set()
+        if isinstance(ending, Outcome) or (isinstance(ending, Failed) and ending.run):
+            return self._rooms.holds.heard(backend)
+        return self._rooms.holds.unheard(backend)
 
     async def _ended(self, taken: Taken, ending: Ending) -> RunRecord:
         """The run's record, its end stored."""
@@ -110,28 +149,30 @@ class SaveWork:
 
     def _wait(self, taken: Taken, ending: Failed) -> tuple[float, Park]:
         """When a failed turn may start again, or what it waits for."""
-        if ending.fork is None or ending.fork.kind != "transient" or ending.run is None:
+        now, tries, asked = self._rooms.clock.now(), taken.owed.attempts + 1, 0.0
+        if ending.fork and ending.fork.kind == "transient" and ending.run:
+            tries = max(tries, self._rooms.holds.failed(ending.run.backend))
+            asked = ending.fork.retry_after
+        elif not ending.again:
             return PARKED, ending.park
-        now, holds, backend = self._rooms.clock.now(), self._rooms.holds, ending.run.backend
-        tries = max(taken.owed.attempts + 1, holds.failed(backend))
-        delay = failure.next_delay(tries, ending.fork.retry_after, self._jitter())
-        if ending.fork.status in HOLDING:
-            holds.hold(backend, now + delay)
+        delay = failure.next_delay(tries, asked, self._jitter())
+        if ending.fork and ending.run and ending.fork.status in HOLDING:
+            self._rooms.holds.hold(ending.run.backend, now + delay)
         last = (taken.owed.retry_since or now) + self._rooms.config().settings.retry_for
-        if now + delay > last and not ending.fork.retry_after:
+        if now + delay > last and not asked:
             return PARKED, "network"
         return now + delay, ""
 
     def _fail(
         self, ledger: Ledger, *, taken: Taken, ending: Failed, wait: tuple[float, Park]
     ) -> RunRecord:
-        ended = ledger.run(taken.run.id)
-        if ended is not None and ended.ended_at:
-            return ended  # cancelled while its commit went on to the end
+        stored = ledger.run(taken.run.id)
+        if stored is not None and stored.ended_at:
+            return stored  # cancelled while its commit went on to the end
         now = self._rooms.clock.now()
         cause = redact.mask(ending.cause, self._rooms.secrets())
         record = msgspec.structs.replace(
-            ending.run or taken.run,
+            ending.run or stored or taken.run,
             state="failed",
             ended_at=now,
             status=report.error(cause) if cause else "",
@@ -147,7 +188,7 @@ class SaveWork:
             ledger.put_owed(
                 msgspec.structs.replace(
                     owed,
-                    run="",
+                    run=record.id if ending.good_reply else "",
                     attempts=owed.attempts + 1,
                     retry_since=owed.retry_since or now,
                     not_before=0.0 if asked_again else not_before,
@@ -169,6 +210,13 @@ class SaveWork:
         self._rooms.runs.record_event(ledger, record)
         ledger.settle(record.session, taken.owed.asked)
         return record
+
+
+def _type(error: BaseException) -> str:
+    """Of the error itself, where a task group has wrapped it."""
+    while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
+        error = error.exceptions[0]
+    return type(error).__name__
 
 
 def _skip(ledger: Ledger, *, taken: Taken, at: float) -> RunRecord:

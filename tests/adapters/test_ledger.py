@@ -188,7 +188,7 @@ def test_intents(ledger: Ledger) -> None:
     intent = ledgers.intent(ledgers.run(state="commit", ops=[OpRecord(kind="add")]))
     ledger.put_intent(intent)
     assert (ledger.intents(), ledger.intent("r1")) == ([intent], intent)
-    rest = msgspec.structs.replace(intent, files=[], published=["db.md"])
+    rest = msgspec.structs.replace(intent, files=[], published=intent.files)
     ledger.put_intent(rest)
     assert ledger.intents() == [rest]
     ledger.close_intent("r1")
