@@ -57,9 +57,19 @@ OwedReason = Literal["answer", "interrupted", "session_end", "process_gone", "id
 """Why a turn waits for its save."""
 
 RunReason = Literal[
-    "answer", "interrupted", "session_end", "process_gone", "idle", "asked", "rearranged"
+    "answer",
+    "interrupted",
+    "session_end",
+    "process_gone",
+    "idle",
+    "asked",
+    "rearranged",
+    "joined",
 ]
-"""Why a run was made; `rearranged`: the file was put into its shape, without the model."""
+"""Why a run was made.
+
+The last two are no saves: the file was put into its shape; a clone began to share a memory.
+"""
 
 OpKind = Literal["add", "remove", "replace"]
 
@@ -361,6 +371,8 @@ class ProjectStatus(Message, kw_only=True):
 
     name: str
     directory: str
+    fault: str = ""
+    """Why MEMORY.md can't be read as it is now."""
     lines: int = 0
     characters: int = 0
     loaded_lines: int = 0

@@ -59,6 +59,10 @@ PROBLEMS: dict[str, Told] = {
 }
 
 WARNINGS: dict[str, str] = {
+    "config_late": (
+        "The config file names another `memory_root`. A daemon holds the lock on the one that it"
+        " started with; all other changes hold already."
+    ),
     "config_wrong": (
         "The config file was changed and has a fault, so the settings from before hold."
         " `memoryctl config check` names the line."

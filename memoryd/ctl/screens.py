@@ -113,13 +113,13 @@ def _pause_of_all(found: Status, now: float) -> Iterator[Trouble]:
 def _project_troubles(project: ProjectStatus, said: float, now: float) -> Iterator[Trouble]:
     """`said`: a pause until then was told already."""
     name = project.name
+    if project.fault:
+        yield Trouble(f"{name}: {project.fault}")
     if project.failures:
         count = f"{plural(project.failures, 'save')} failed in a row"
         since = clock(project.failing_since, now)
         sentence = f"{name}: {count} since {since}: {project.failure}"
         yield Trouble(sentence, f"memoryctl save --project {name}")
-    elif project.failure:
-        yield Trouble(f"{name}: {project.failure}", f"memoryctl show --project {name}")
     if project.loaded_lines < project.load_lines:
         what = f"{project.loaded_lines} of {plural(project.load_lines, 'line')}"
         yield Trouble(f"{name}: only {what} of the memory reached the last session", "", "warn")
@@ -176,6 +176,8 @@ def _project_rows(project: ProjectStatus, view: View) -> Iterator[tuple[str, Lin
 
 
 def _size(project: ProjectStatus) -> Line:
+    if project.fault:
+        return line("can't be read", "bad")
     if not project.characters:
         return line("no MEMORY.md yet", "faint")
     lines = _against(project.lines, SOFT_LINES, HARD_LINES)
@@ -209,7 +211,7 @@ def _is_quiet(project: ProjectStatus) -> bool:
         project.owed
         or project.running
         or project.failures
-        or project.failure
+        or project.fault
         or project.paused_until
         or project.off
         or project.status.startswith("error")
@@ -333,6 +335,7 @@ _REASONS = {
     "idle": "the session was silent",
     "asked": "somebody asked",
     "rearranged": "the file had to be put into its shape",
+    "joined": "a clone of the same repository began to share the memory",
 }
 
 

@@ -110,7 +110,7 @@ class App:
         self.settings = LiveSettings(env, config)
         self.files = MemoryFiles(config.home)
         self.runs = Runs(ledger, self.clock)
-        self.projects = Projects(self.settings, GitFiles(config.home), ledger)
+        self.projects = Projects(self, GitFiles(config.home))
         sessions = Sessions(ledger, self.clock, size_of)
         self.backlog = Backlog(self, lambda: self.work)
         self.silence = Silence(self.settings, self.clock, sessions, self.projects, self.backlog)
@@ -125,7 +125,7 @@ class App:
             self.silence,
             state,
         )
-        memory = MemoryHandlers(self, places, self.projects, sessions, self.backlog)
+        memory = MemoryHandlers(self, places, self.projects, sessions, self.backlog, self.silence)
         admin = AdminHandlers(
             self,
             places,

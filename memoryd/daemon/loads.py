@@ -8,6 +8,7 @@ Owns which hooks belong to one start of a session.
 from __future__ import annotations
 
 from collections import deque
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from memoryd.config import Config
     from memoryd.core.memory.load import Load
     from memoryd.daemon.caller import Caller
-    from memoryd.daemon.memories import Memories
+    from memoryd.daemon.memories import Memories, Memory
     from memoryd.daemon.projects import Project
     from memoryd.ports import Clock, LedgerThread
     from memoryd.protocol import SessionStarted
@@ -34,8 +35,6 @@ ORDER_LIMIT = 1.5
 
 RECENT = 10.0
 """Seconds in which a second registration's hooks count as doubles of the first's."""
-
-REMEMBERED = 64
 
 
 @dataclass(slots=True)
@@ -61,12 +60,13 @@ class _Start:
 
     async def text(self, number: int) -> str:
         """The part, once the one before it was delivered."""
+        parts: tuple[str, ...] = ()
         with anyio.move_on_after(ORDER_LIMIT):
             await self.ready.wait()
-            if self.load is not None and 1 < number <= len(self.load.parts):
+            parts = self.load.parts if self.load is not None else ()
+            if 1 < number <= len(parts):
                 await self.arrived.setdefault(number - 1, anyio.Event()).wait()
                 await self.callers[number - 1].gone()
-        parts = self.load.parts if self.load is not None else ()
         return parts[number - 1] if number <= len(parts) else ""
 
     def leave(self) -> None:
@@ -105,7 +105,7 @@ class Loads:
         self._memories = memories
         self._ledger = ledger
         self._clock = clock
-        self._starts: deque[_Start] = deque(maxlen=REMEMBERED)
+        self._starts: deque[_Start] = deque()
         self.last: dict[str, Loaded] = {}
         self.faults: dict[str, tuple[float, str]] = {}
         """Why a project's last load failed, and when."""
@@ -116,11 +116,13 @@ class Loads:
         start = self._join(event, caller, number)
         if start is None:
             return ""
-        if not start.making:
-            start.making = True
-            start.load = await self._make(project)
-            start.ready.set()
         try:
+            if not start.making:
+                start.making = True
+                try:
+                    start.load = await self._make(project)
+                finally:
+                    start.ready.set()
             return await start.text(number)
         finally:
             start.leave()
@@ -138,9 +140,9 @@ class Loads:
                 start.arrive(caller, number)
                 return start
             break
+        while self._starts and now - self._starts[0].at > RECENT + ORDER_LIMIT:
+            self._starts.popleft().release()  # nobody can wait for a part of it any more
         start = _Start(key, shim.origin, now)
-        if len(self._starts) == REMEMBERED:
-            self._starts[0].release()
         self._starts.append(start)
         start.arrive(caller, number)
         return start
@@ -149,7 +151,7 @@ class Loads:
         """The block of the project as its file is now; None where it could not be read."""
         now = self._clock.now()
         try:
-            memory = await self._memories.in_shape(project)
+            memory = await self._read(project)
         except MemorydError as error:
             self.faults[project.name] = (now, str(error))
             return None
@@ -171,5 +173,15 @@ class Loads:
             limit=PART_LIMIT,
         )
         self.last[project.name] = Loaded(made.loaded, made.total, len(block))
-        await self._ledger.commit(lambda ledger: ledger.count_start(project.name, now))
+        with suppress(
+            MemorydError
+        ):  # a full disk can't count, and takes no memory from the session
+            await self._ledger.commit(lambda ledger: ledger.count_start(project.name, now))
         return made
+
+    async def _read(self, project: Project) -> Memory:
+        """The memory in its shape; as it stands, where a full disk does not let us put it there."""
+        try:
+            return await self._memories.in_shape(project)
+        except MemorydError:
+            return await self._memories.read(project)

@@ -7,18 +7,22 @@ shape. What a save writes is `commit`'s.
 from __future__ import annotations
 
 from collections import defaultdict
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from anyio import to_thread
 
 from memoryd.core.memory import report
 from memoryd.core.memory.document import repair
 from memoryd.core.memory.files import MEMORY_FILE
-from memoryd.errors import NotUtf8Error
-from memoryd.ports import FileWrite, StagedFile
+from memoryd.daemon import log
+from memoryd.errors import MemorydError, NotUtf8Error, StorageError
+from memoryd.ports import FileWrite
 from memoryd.protocol import RunRecord
 
 if TYPE_CHECKING:
@@ -92,11 +96,21 @@ class Memories:
         return self._locks[project.name]
 
     async def sweep(self, project: Project) -> None:
-        """Delete what a killed daemon left beside the files, but for what an open intent names."""
-        async with self._locks[project.name]:
-            intents = await self._ledger.commit(lambda ledger: ledger.intents())
-            kept = frozenset(file.temporary for intent in intents for file in intent.files)
-            await to_thread.run_sync(self._files.sweep, project.directory, kept)
+        """Clear up behind a killed daemon; a directory that can't be read is left as it is.
+
+        Temporary files that no open intent names go, a rearrangement that nobody was told of is told.
+        """
+        try:
+            async with self._locks[project.name]:
+                intents = await self._ledger.commit(lambda ledger: ledger.intents())
+                kept = frozenset(file.temporary for intent in intents for file in intent.files)
+                await to_thread.run_sync(self._files.sweep, project.directory, kept)
+                runs = await self._ledger.commit(lambda ledger: ledger.unfinished_runs())
+                for run in runs:
+                    if run.reason == "rearranged" and run.project == project.name:
+                        await self._end_rearranged(project, run, done=None)
+        except MemorydError as error:
+            log.failure("not cleared up", error)
 
     async def _rearrange(self, project: Project) -> None:
         """Put the file into its shape, the former text kept beside it and in the ledger."""
@@ -104,47 +118,65 @@ class Memories:
         if found is None:
             return
         text = repair(decoded(project.directory, found), project.name)
-        run = self._new_id()
-        write = FileWrite(MEMORY_FILE, text.encode(), found.digest)
-        with anyio.CancelScope(shield=True):
-            await to_thread.run_sync(self._files.back_up, project.directory, found.data)
-            await self._ledger.commit(partial(_keep_both, before=found.data, after=write.data))
-            (staged,) = await to_thread.run_sync(self._files.stage, project.directory, [write], run)
-            if not await to_thread.run_sync(self._files.publish, project.directory, staged):
-                # edited meanwhile: the next load or save looks again
-                await to_thread.run_sync(self._files.discard, project.directory, staged)
-                return
-            await self._record_rearranged(project, run, staged)
-
-    async def _record_rearranged(self, project: Project, run: str, staged: StagedFile) -> None:
         now = self._clock.now()
-        record = RunRecord(
-            id=run,
+        run = RunRecord(
+            id=self._new_id(),
             project=project.name,
             session="",
-            state="done",
+            state="commit",
             reason="rearranged",
             owed_at=now,
             started_at=now,
-            ended_at=now,
             event=report.REARRANGED,
-            before=staged.before or "",
-            after=staged.after,
+            before=found.digest,
+            after=sha256(text.encode()).hexdigest(),
         )
+        with anyio.CancelScope(shield=True):
+            await to_thread.run_sync(self._files.back_up, project.directory, found.data)
+            keep = partial(_begin, run=run, before=found.data, after=text.encode())
+            await self._ledger.commit(keep)
+            done = None
+            try:
+                # edited meanwhile: the next load or save looks again
+                write = FileWrite(MEMORY_FILE, text.encode(), found.digest)
+                done = await self._replaced(project, write, run.id)
+            finally:
+                await self._end_rearranged(project, run, done=done)
 
-        def keep(ledger: Ledger) -> None:
-            ledger.put_run(record)
-            ledger.put_file_version(run, MEMORY_FILE, record.before, record.after)
-            self._runs.record_event(ledger, record)
+    async def _replaced(self, project: Project, write: FileWrite, run: str) -> bool:
+        """Whether the file was still what the new text was made from."""
+        directory = project.directory
+        (staged,) = await to_thread.run_sync(self._files.stage, directory, [write], run)
+        done = False
+        try:
+            done = await to_thread.run_sync(self._files.publish, directory, staged)
+        finally:
+            if not done:
+                with suppress(StorageError):
+                    await to_thread.run_sync(self._files.discard, directory, staged)
+        return done
 
-        await self._ledger.commit(keep)
-        self._runs.tell(record)
-        self._runs.tell_event(record)
+    async def _end_rearranged(self, project: Project, run: RunRecord, *, done: bool | None) -> None:
+        """Tell of it, or drop its record; what became of it shows in the file where nobody saw."""
+        if done is None:
+            done = await self.digest(project) == run.after
+        now = self._clock.now()
+        if done:
+            ended = msgspec.structs.replace(run, state="done", ended_at=now)
+            await self._runs.happened(ended, partial(_keep_version, run=ended))
+        else:
+            dropped = msgspec.structs.replace(run, state="skipped", ended_at=now, event="")
+            await self._ledger.commit(lambda ledger: ledger.put_run(dropped))
 
 
-def _keep_both(ledger: Ledger, *, before: bytes, after: bytes) -> None:
+def _begin(ledger: Ledger, *, run: RunRecord, before: bytes, after: bytes) -> None:
     ledger.put_version(before)
     ledger.put_version(after)
+    ledger.put_run(run)
+
+
+def _keep_version(ledger: Ledger, *, run: RunRecord) -> None:
+    ledger.put_file_version(run.id, MEMORY_FILE, run.before, run.after)
 
 
 def decoded(directory: Path, file: MemoryFile) -> str:

@@ -15,6 +15,7 @@ from memoryd.core import statusline
 from memoryd.core.memory import report
 from memoryd.core.memory.document import size
 from memoryd.core.queue import ALL
+from memoryd.daemon.runs import last_save
 from memoryd.errors import MemorydError
 from memoryd.protocol import BackendStatus, ProjectStatus, RunRecord, Usage
 
@@ -67,7 +68,7 @@ class Overview:
 
     async def line(self, project: str) -> Line:
         """The project's status line."""
-        last = await self._ledger.commit(lambda ledger: _last(ledger, project))
+        last = await self._ledger.commit(lambda ledger: last_save(ledger, project))
         return self._line(project, last)
 
     async def text(self, project: str, *, colour: bool) -> str:
@@ -94,6 +95,7 @@ class Overview:
         return ProjectStatus(
             name=name,
             directory=str(project.directory),
+            fault=fault,
             lines=lines,
             characters=characters,
             loaded_lines=loaded.lines if loaded else 0,
@@ -106,7 +108,7 @@ class Overview:
             running=live.state if live and live.state in SHOWN_STATES else None,
             failures=failures,
             failing_since=since,
-            failure=fault or cause,
+            failure=cause,
             paused_until=paused if paused > now else 0.0,
             off=self._projects.is_off(name),
             tokens_today=kept.usage,
@@ -151,15 +153,10 @@ class Overview:
         return Line(last.status, ended) if last else Line("", 0.0)
 
 
-def _last(ledger: Ledger, project: str) -> RunRecord | None:
-    found = ledger.runs(project, limit=1, skipped=False)
-    return found[0] if found else None
-
-
 def _kept(ledger: Ledger, project: str, day: float) -> _Kept:
     event = ledger.last_event(project)
     return _Kept(
-        last=_last(ledger, project),
+        last=last_save(ledger, project),
         event=event[1] if event else "",
         failures=ledger.failures(project),
         usage=ledger.usage_since(project, day),

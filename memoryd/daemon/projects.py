@@ -15,12 +15,13 @@ import anyio
 from anyio import to_thread
 
 from memoryd.core import project as core
+from memoryd.core.memory.report import FRONT
+from memoryd.core.text import printable
+from memoryd.protocol import RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from memoryd.config import Config
-    from memoryd.ports import LedgerThread, Repositories
+    from memoryd.daemon.rooms import Rooms
+    from memoryd.ports import Ledger, Repositories
 
 REMEMBERED = 256
 """Directories whose project is remembered between a session's start and its later events."""
@@ -32,19 +33,16 @@ class Project:
 
     name: str
     directory: Path
-    joined_from: str = ""
-    """Directory of the clone whose memory this one shares, where that is news."""
 
 
 class Projects:
-    """Finds the project of a directory; `config` gives the settings as they are now."""
+    """Finds the project of a directory."""
 
-    def __init__(
-        self, config: Callable[[], Config], repositories: Repositories, ledger: LedgerThread
-    ) -> None:
-        self._config = config
+    def __init__(self, rooms: Rooms, repositories: Repositories) -> None:
+        self._rooms = rooms
+        self._config = rooms.config
         self._repositories = repositories
-        self._ledger = ledger
+        self._ledger = rooms.ledger
         self._lock = anyio.Lock()
         self._known: list[core.Identity] = []
         self._names: dict[str, str] = {}
@@ -88,11 +86,10 @@ class Projects:
                 return None
             identity = resolved.identity
             if resolved.changed and (store or resolved.outcome != "new"):
-                await self._store(identity)
+                await self._store(identity, news=resolved.outcome == "joined")
         if store or resolved.outcome != "new":
             self._remember(directory, identity.name)
-        joined = identity.joined_from if resolved.outcome == "joined" else ""
-        return Project(identity.name, self.named(identity.name).directory, joined)
+        return self.named(identity.name)
 
     def forget(self, directory: str) -> None:
         """Look at the directory anew: a session starts there."""
@@ -117,12 +114,37 @@ class Projects:
             pinned=settings.name,
         )
 
-    async def _store(self, identity: core.Identity) -> None:
-        await self._ledger.commit(lambda ledger: ledger.put_identity(identity))
+    async def _store(self, identity: core.Identity, *, news: bool) -> None:
+        def keep(ledger: Ledger) -> None:
+            ledger.put_identity(identity)
+
+        if news:
+            await self._rooms.runs.happened(self._joined(identity), keep)
+        else:
+            await self._ledger.commit(keep)
         others = [known for known in self._known if known.id != identity.id]
         at = next((i for i, known in enumerate(self._known) if known.id == identity.id), None)
         self._known = others
         self._known.insert(len(others) if at is None else at, identity)
+
+    def _joined(self, clone: core.Identity) -> RunRecord:
+        """A clone begins to share a memory, which its person is told once."""
+        now = self._rooms.clock.now()
+        sentence = (
+            f"{clone.directory} shares this memory with {clone.joined_from}, a clone of the same "
+            "repository; join_clones = false keeps them apart"
+        )
+        return RunRecord(
+            id=self._rooms.new_id(),
+            project=clone.name,
+            session="",
+            state="done",
+            reason="joined",
+            owed_at=now,
+            started_at=now,
+            ended_at=now,
+            event=FRONT + printable(sentence),
+        )
 
     def _remember(self, directory: str, name: str) -> None:
         if len(self._names) >= REMEMBERED:

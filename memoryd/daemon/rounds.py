@@ -88,11 +88,11 @@ class Rounds:
         now, settings = self._rooms.clock.now(), self._rooms.config().settings
         if now - self._pruned_at < DAY:
             return
-        self._pruned_at = now
         older, most = now - settings.retention_days * DAY, settings.max_state_mb * 1024 * 1024
         await self._rooms.ledger.commit(
             lambda ledger: ledger.prune(older_than=older, max_bytes=most)
         )
+        self._pruned_at = now
 
     async def _renew(self) -> None:
         # a few system calls once a minute: a thread would wake the process twice more

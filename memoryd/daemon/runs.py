@@ -14,7 +14,7 @@ import msgspec
 from memoryd.protocol import EventShown, RunChanged, RunRecord
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
 
     from anyio.streams.memory import MemoryObjectSendStream
 
@@ -25,6 +25,9 @@ Line = RunChanged | EventShown
 
 BACKLOG = 1000
 """Lines that wait for a slow follower before it is let go."""
+
+LOOKED_THROUGH = 20
+"""Runs among which the last save is looked for."""
 
 
 class Runs:
@@ -59,6 +62,18 @@ class Runs:
         """The project's save ended without an outcome: its turn waits again."""
         self._live.pop(project, None)
 
+    async def happened(self, run: RunRecord, also: Callable[[Ledger], None]) -> None:
+        """Record what was done without a save, together with `also`, and show it."""
+
+        def work(ledger: Ledger) -> None:
+            also(ledger)
+            ledger.put_run(run)
+            self.record_event(ledger, run)
+
+        await self._ledger.commit(work)
+        self.tell(run)
+        self.tell_event(run)
+
     def record_event(self, ledger: Ledger, run: RunRecord) -> None:
         """Within a transaction: keep the run's sentence for the person."""
         if run.event:
@@ -88,6 +103,12 @@ class Runs:
             except (anyio.WouldBlock, anyio.BrokenResourceError):
                 self._followers.discard(follower)
                 follower.close()
+
+
+def last_save(ledger: Ledger, project: str) -> RunRecord | None:
+    """The project's last run that was a save: what was done without one has no session."""
+    found = ledger.runs(project, limit=LOOKED_THROUGH, skipped=False)
+    return next((run for run in found if run.session), None)
 
 
 def _concerns(line: Line, project: str) -> bool:

@@ -6,6 +6,7 @@ the truth, so that a kill between two events loses nothing.
 
 from __future__ import annotations
 
+import os
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -83,8 +84,9 @@ class Sessions:
         return await self._ledger.commit(lambda ledger: ledger.session(session))
 
     async def count(self) -> int:
-        """Sessions that have not ended."""
-        return len(await self._ledger.commit(lambda ledger: ledger.sessions(ended=False)))
+        """Sessions that go on: the host says nothing of an end by a kill, or in print mode."""
+        rows = await self._ledger.commit(lambda ledger: ledger.sessions(ended=False))
+        return sum(_lives(row.pid) for row in rows)
 
     async def unread(self) -> list[SessionRow]:
         """Sessions that have not ended and may hold something that nobody asked to save yet."""
@@ -137,9 +139,13 @@ class Sessions:
 
     async def rename(self, owed: Owed, project: str) -> Owed:
         """Book a turn to the project that its directory turned out to be."""
-        named = msgspec.structs.replace(owed, project=project)
-        await self._ledger.commit(lambda ledger: ledger.put_owed(named))
-        return named
+
+        def work(ledger: Ledger) -> Owed:
+            named = msgspec.structs.replace(ledger.owed_by(owed.session) or owed, project=project)
+            ledger.put_owed(named)
+            return named
+
+        return await self._ledger.commit(work)
 
     async def switch(self, session: str, *, off: bool) -> bool:
         """Turn memory off or on for a session that is known; whether it is."""
@@ -165,6 +171,17 @@ class Sessions:
             return fresh
         size = self._transcript_size(Path(fresh.transcript))
         return msgspec.structs.replace(fresh, read_offset=size)
+
+
+def _lives(pid: int) -> bool:
+    """Whether a session's process is there; one without a known process may be."""
+    try:
+        os.kill(pid or os.getpid(), 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True  # somebody else's
+    return True
 
 
 def turn_of(row: SessionRow) -> Turn:

@@ -26,6 +26,7 @@ class LiveSettings:
         self._current = first
         self._seen = self._stamp()
         self._fault: ConfigError | None = None
+        self._wanted_root = first.memory_root
         self._listeners: list[Callable[[], None]] = []
 
     def __call__(self) -> Config:
@@ -41,16 +42,14 @@ class LiveSettings:
         self._listeners.append(listener)
 
     def warnings(self) -> list[Warned]:
-        """What is wrong with the file as it is."""
-        if self._fault is None:
-            return []
-        return [
-            Warned(
-                code="config_wrong",
-                sentence=f"the changed config is not taken: {self._fault}",
-                hint=self._fault.hint,
-            )
-        ]
+        """What is wrong with the file as it is, or not taken from it."""
+        if self._fault is not None:
+            sentence = f"the changed config is not taken: {self._fault}"
+            return [Warned(code="config_wrong", sentence=sentence, hint=self._fault.hint)]
+        if self._wanted_root != self._current.memory_root:
+            sentence = f"memory_root is now {self._wanted_root}, which takes a restart"
+            return [Warned(code="config_late", sentence=sentence, hint="memoryctl restart")]
+        return []
 
     def _read(self) -> None:
         try:
@@ -59,6 +58,7 @@ class LiveSettings:
             self._fault = fault
             return
         self._fault = None
+        self._wanted_root = found.memory_root
         # its lock is held on the root of the start: another one takes a restart
         self._current = replace(found, memory_root=self._current.memory_root)
         for listener in self._listeners:

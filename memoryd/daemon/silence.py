@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import math
 import os
-from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
+import msgspec
 from anyio import TASK_STATUS_IGNORED
 
 from memoryd.core import turns
+from memoryd.daemon import log
 from memoryd.daemon.sessions import Asking, pending
+from memoryd.errors import MemorydError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,6 +35,9 @@ if TYPE_CHECKING:
 
 PROCESSES = 200
 """Processes that are watched at once; a further session's end is noticed by its silence."""
+
+RETRY = 60.0
+"""Seconds after which a session is looked at again whose end could not be put into the ledger."""
 
 
 class Silence:
@@ -50,7 +57,7 @@ class Silence:
         self._projects = projects
         self._backlog = backlog
         self._due: dict[str, float] = {}
-        self._processes: dict[str, anyio.CancelScope] = {}
+        self._processes: dict[str, _Watched] = {}
         self._tasks: TaskGroup | None = None
         self._changed = anyio.Event()
 
@@ -61,8 +68,7 @@ class Silence:
             self._watch(row)
         else:
             self._due.pop(row.id, None)
-            if scope := self._processes.pop(row.id, None):
-                scope.cancel()
+            self._let_go(row.id)
         self._changed.set()
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
@@ -81,45 +87,74 @@ class Silence:
                 with anyio.move_on_after(next_due - now):
                     await self._changed.wait()
 
-    async def _over(self, session: str, reason: Reason) -> None:
-        self._due.pop(session, None)
+    async def end(self, session: str, reason: Reason) -> None:
+        """Ask for what the session left unread."""
         row = await self._sessions.find(session)
-        if row is None or not pending(row):
+        if row is None or not pending(row) or self._config().excludes(Path(row.directory)):
             return
         project = await self._projects.of(row.directory, store=True)
         if project is None or self._projects.is_off(project.name):
             return
+        row = msgspec.structs.replace(row, ended=row.ended or reason == "process_gone")
         seen = await self._sessions.event(
             "", row, lambda turn: turns.over(turn, reason), Asking(project.name)
         )
         if seen is not None and seen.owed is not None:
             self._backlog.owe(seen.owed)
 
-    def _watch(self, row: SessionRow) -> None:
-        full = len(self._processes) >= PROCESSES
-        if self._tasks is None or row.id in self._processes or full or not row.pid:
-            return
-        if not hasattr(os, "pidfd_open"):
-            return
-        scope = anyio.CancelScope()
-        self._processes[row.id] = scope
-        self._tasks.start_soon(self._until_gone, row.id, row.pid, scope)
+    async def _over(self, session: str, reason: Reason) -> None:
+        self._due.pop(session, None)
+        try:
+            await self.end(session, reason)
+        except MemorydError as error:
+            log.failure("what a session left is not asked for yet", error)
+            self._due[session] = self._clock.now() + RETRY
+            self._changed.set()
 
-    async def _until_gone(self, session: str, pid: int, scope: anyio.CancelScope) -> None:
-        with scope:
-            try:
-                process = os.pidfd_open(pid)
-            except ProcessLookupError:
-                process = -1
-            except OSError:
-                return  # no such call here, or no descriptor left: the silence is noticed
-            if process >= 0:
-                try:
-                    await anyio.wait_readable(process)
-                finally:
-                    with suppress(OSError):
-                        os.close(process)
+    def _watch(self, row: SessionRow) -> None:
+        watched = self._processes.get(row.id)
+        if watched is not None and watched.pid != row.pid:
+            self._let_go(row.id)  # the session goes on in another process
+        elif watched is not None:
+            return
+        full = len(self._processes) >= PROCESSES
+        if self._tasks is None or full or not row.pid or not hasattr(os, "pidfd_open"):
+            return
+        watched = self._processes[row.id] = _Watched(row.pid, anyio.CancelScope())
+        self._tasks.start_soon(self._until_gone, row.id, watched)
+
+    def _let_go(self, session: str) -> None:
+        if watched := self._processes.pop(session, None):
+            watched.scope.cancel()
+
+    async def _until_gone(self, session: str, watched: _Watched) -> None:
+        with watched.scope:
+            gone = await _gone(watched.pid)
             with anyio.CancelScope(shield=True):
-                await self._over(session, "process_gone")
-        if self._processes.get(session) is scope:
+                if gone:
+                    await self._over(session, "process_gone")
+        if self._processes.get(session) is watched:
             del self._processes[session]
+
+
+@dataclass(frozen=True, slots=True)
+class _Watched:
+    """A session's process, and the scope of the task that waits for its end."""
+
+    pid: int
+    scope: anyio.CancelScope
+
+
+async def _gone(pid: int) -> bool:
+    """True once the process has ended; False where the kernel does not tell: a silence is noticed."""
+    try:
+        process = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    try:
+        await anyio.wait_readable(process)
+    finally:
+        os.close(process)
+    return True

@@ -70,10 +70,8 @@ class TestTheSentenceThatMatters:
         ("changed", "trouble"),
         [
             (
-                {"failure": "cannot read /m: not UTF-8 at byte 3"},
-                Trouble(
-                    "alpha: cannot read /m: not UTF-8 at byte 3", "memoryctl show --project alpha"
-                ),
+                {"fault": "cannot read /m: not UTF-8 at byte 3"},
+                Trouble("alpha: cannot read /m: not UTF-8 at byte 3"),
             ),
             (
                 {"loaded_lines": 3, "load_lines": 9},

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memoryd import __version__
 from memoryd.daemon.dispatch import RawAnswer, Stream
+from memoryd.daemon.runs import last_save
 from memoryd.errors import RequestError
 from memoryd.protocol import GENERATION, Done, RunList, Status, Statusline, Version
 
@@ -50,7 +52,7 @@ class AdminHandlers:
         standing: Standing,
         stop: Callable[[], None],
     ) -> None:
-        self._clock = rooms.clock
+        self._config = rooms.config
         self._ledger = rooms.ledger
         self._runs = rooms.runs
         self._places = places
@@ -107,8 +109,8 @@ class AdminHandlers:
         def work(ledger: Ledger) -> RunRecord | None:
             if message.run:
                 return ledger.run(message.run)
-            last = ledger.runs(name, limit=1, skipped=False)
-            return ledger.run(last[0].id) if last else None
+            last = last_save(ledger, name)
+            return ledger.run(last.id) if last else None
 
         found = await self._ledger.commit(work)
         if found is None:
@@ -126,7 +128,7 @@ class AdminHandlers:
         session = await self._sessions.find(message.session_id) if message.session_id else None
         workspace = message.workspace.project_dir if message.workspace else ""
         directory = session.directory if session else workspace or message.cwd
-        if not directory.startswith("/"):
+        if not directory.startswith("/") or self._config().excludes(Path(directory)):
             return None
         project = await self._projects.of(directory, store=False)
         if project is None:

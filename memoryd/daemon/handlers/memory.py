@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from memoryd.core.text import plural
 from memoryd.daemon.backlog import PARKED
+from memoryd.daemon.sessions import turn_of
 from memoryd.errors import RequestError
 from memoryd.protocol import Done, MemoryText
 
@@ -13,9 +14,10 @@ if TYPE_CHECKING:
     from memoryd.daemon.backlog import Backlog
     from memoryd.daemon.caller import Caller
     from memoryd.daemon.places import Places
-    from memoryd.daemon.projects import Projects
+    from memoryd.daemon.projects import Project, Projects
     from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.sessions import Sessions
+    from memoryd.daemon.silence import Silence
     from memoryd.protocol import (
         Cancel,
         GetMemory,
@@ -37,6 +39,7 @@ class MemoryHandlers:
         projects: Projects,
         sessions: Sessions,
         backlog: Backlog,
+        silence: Silence,
     ) -> None:
         self._rooms = rooms
         self._clock = rooms.clock
@@ -45,6 +48,7 @@ class MemoryHandlers:
         self._projects = projects
         self._sessions = sessions
         self._backlog = backlog
+        self._silence = silence
 
     async def memory(self, message: GetMemory, _: Caller) -> MemoryText:
         """MEMORY.md of the project."""
@@ -58,14 +62,31 @@ class MemoryHandlers:
         )
 
     async def save(self, message: Save, _: Caller) -> Done:
-        """Owed turns start at once, also those that wait between two tries."""
+        """Owed turns start at once, also those that wait between two tries, and those left unread."""
         project = await self._places.chosen(message)
-        waiting = self._backlog.waiting(project.name)
+        name = project.name
+        await self._ask_for_unread(project, message.session)
+        waiting = self._backlog.waiting(name)
         self._rooms.chooser.release()
-        await self._backlog.hasten(project.name, message.session)
+        await self._backlog.hasten(name, message.session)
         if not waiting:
-            return Done(sentence=f"{project.name}: nothing is owed")
-        return Done(sentence=f"{project.name}: saving {plural(waiting, 'owed turn')} now")
+            return Done(sentence=f"{name}: nothing is owed")
+        owed = plural(waiting, "owed turn")
+        if self._projects.is_off(name):
+            return Done(sentence=f"{name}: memory is off, {owed} not saved")
+        until = self._backlog.paused_until(name)
+        if until > self._clock.now():
+            return Done(sentence=f"{name}: paused {self._until(until)}, {owed} not saved")
+        return Done(sentence=f"{name}: saving {owed} now")
+
+    async def _ask_for_unread(self, project: Project, session: str) -> None:
+        """Turns that only answered in words are read now, but none that still runs."""
+        for row in await self._sessions.unread():
+            if turn_of(row).running or session not in ("", row.id):
+                continue
+            found = await self._projects.of(row.directory, store=False)
+            if found == project:
+                await self._silence.end(row.id, "asked")
 
     async def cancel(self, message: Cancel, _: Caller) -> Done:
         """The running save stops; its turn stays owed."""
@@ -80,7 +101,7 @@ class MemoryHandlers:
         until = self._clock.now() + message.seconds if message.seconds > 0 else PARKED
         self._backlog.pause(name, until)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, until))
-        when = f"until {self._clock.hhmm(until)}" if message.seconds > 0 else "until resume"
+        when = self._until(until)
         return Done(sentence=f"{name or 'all projects'}: paused {when}; turns stay owed")
 
     async def resume(self, message: Resume, _: Caller) -> Done:
@@ -104,7 +125,16 @@ class MemoryHandlers:
         if message.session:
             if not await self._sessions.switch(message.session, off=off):
                 raise RequestError(404, "unknown_session", f"no session {message.session} is known")
+            await self._look_again(off=off)
             return Done(sentence=f"memory is {word} for this session, from its next event on")
         project = await self._places.chosen(message)
         await self._projects.switch(project.name, off=off)
+        await self._look_again(off=off)
         return Done(sentence=f"memory is {word} for {project.name}, from the next event on")
+
+    async def _look_again(self, *, off: bool) -> None:
+        if not off:
+            await self._backlog.switched_on()
+
+    def _until(self, at: float) -> str:
+        return "until resume" if at >= PARKED else f"until {self._clock.hhmm(at)}"

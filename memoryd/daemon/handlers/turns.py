@@ -97,8 +97,9 @@ class TurnHandlers:
         await self._save_event(event, caller, lambda turn: (turns.failed(turn), None))
 
     async def session_ended(self, event: SessionEnded, caller: Caller) -> None:
-        """What was left unread is saved now."""
-        await self._save_event(event, caller, _over, ended=True)
+        """What was left unread is saved now, and what waits for a next turn is tried once more."""
+        if await self._save_event(event, caller, _over, ended=True):
+            await self._backlog.last_try(event.session_id)
 
     async def _save_event(
         self,
@@ -109,14 +110,16 @@ class TurnHandlers:
         answer: str = "",
         ended: bool = False,
         from_now: bool = False,
-    ) -> None:
+    ) -> bool:
+        """Whether the event counts."""
         row = await self._session(event, caller)
         if row is None or self._headless(row) != "full":
-            return
+            return False
         project = await self._project(row)
         if project is not None:
             row = msgspec.structs.replace(row, ended=ended)
             await self._pass(event, caller, row, project, step, answer=answer, from_now=from_now)
+        return project is not None
 
     async def _pass(
         self,
