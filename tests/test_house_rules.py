@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import tomllib
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -20,17 +19,6 @@ def calls(name: str) -> list[str]:
         and isinstance(node.func, ast.Attribute)
         and node.func.attr == name
     ]
-
-
-def test_every_room_of_the_daemon_but_the_app_is_kept_from_the_adapters() -> None:
-    contracts = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
-    wired = next(found for found in contracts["contracts"] if "wired" in found["name"])
-    rooms = {
-        f"memoryd.daemon.{path.stem}"
-        for path in (ROOT / "memoryd" / "daemon").glob("*.py")
-        if path.stem not in {"__init__", "app"}
-    }
-    assert rooms <= set(wired["source_modules"])
 
 
 def test_lines_are_split_at_newlines_only() -> None:

@@ -403,7 +403,8 @@ def test_modes_that_were_widened_are_mended(path: Path) -> None:
 
 
 def test_an_open_directory_is_refused(path: Path) -> None:
-    path.parent.mkdir(mode=0o755)
+    path.parent.mkdir()
+    path.parent.chmod(0o755)  # whatever the umask of the tests is
     with pytest.raises(UnsafePathError):
         Ledger.open(path)
 

@@ -27,11 +27,6 @@ T = TypeVar("T")
 pytestmark = pytest.mark.anyio
 
 
-@pytest.fixture(params=["asyncio", "trio"])
-def anyio_backend(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
-
-
 @pytest.fixture
 def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "ledger.sqlite3"
@@ -267,11 +262,7 @@ async def test_the_end_in_a_cancelled_scope_finishes_what_waits_too(
     assert kept(path) == {"a"}
 
 
-async def test_the_event_loop_is_never_blocked(
-    ledger: Counting, path: Path, anyio_backend: str
-) -> None:
-    if anyio_backend == "trio":
-        return  # blockbuster knows the loop of asyncio
+async def test_the_event_loop_is_never_blocked(ledger: Counting, path: Path) -> None:
     with blockbuster_ctx():
         async with LedgerThread(ledger) as thread, anyio.create_task_group() as tasks:
             for number in range(10):
