@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 Step = tuple[Turn, "Ask | None"]
 
 REMEMBERED = 512
-"""Sessions of which the fixed part is kept in memory; the others are looked up."""
+"""Sessions that are kept in memory too; the others are looked up."""
 
 ANSWER_LIMIT = 20_000
 """Characters of a last assistant message that are kept with its owed turn."""
@@ -55,10 +55,19 @@ class Asking:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What an event can't change of its session."""
+    """A session as its last event left it; a save may have read on since."""
 
-    directory: str
-    off: bool
+    row: SessionRow
+
+    @property
+    def directory(self) -> str:
+        """Where it started: no event changes it."""
+        return self.row.directory
+
+    @property
+    def off(self) -> bool:
+        """Switched off by the person."""
+        return self.row.off
 
 
 class Sessions:
@@ -78,6 +87,16 @@ class Sessions:
         if found is None and (row := await self.find(session)) is not None:
             return self._remember(row)
         return found
+
+    def told_before(self, fresh: SessionRow) -> SessionRow | None:
+        """The session, where another tool's event tells nothing new of it; asks no ledger.
+
+        Tools run by the hundred in a turn, and only the first of them is news.
+        """
+        known = self._known.get(fresh.id)
+        if known is None or not known.row.turn.get("tools"):
+            return None
+        return known.row if _merged(known.row, fresh) == known.row else None
 
     async def find(self, session: str) -> SessionRow | None:
         """The session as it is kept."""
@@ -162,7 +181,7 @@ class Sessions:
     def _remember(self, row: SessionRow) -> Known:
         if len(self._known) >= REMEMBERED:
             del self._known[next(iter(self._known))]
-        found = self._known[row.id] = Known(row.directory, row.off)
+        found = self._known[row.id] = Known(row)
         return found
 
     def _first(self, fresh: SessionRow, *, from_now: bool) -> SessionRow:

@@ -63,20 +63,14 @@ class Silence:
 
     def note(self, row: SessionRow) -> None:
         """An event came from the session: it is not silent now."""
-        if pending(row) and not row.off:
-            self._due[row.id] = row.seen_at + self._config().settings.idle_save_after
-            self._watch(row)
-        else:
-            self._due.pop(row.id, None)
-            self._let_go(row.id)
-        self._changed.set()
+        self._expect(row, self._clock.now())
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Wait for silences for as long as the daemon lives."""
         async with anyio.create_task_group() as tasks:
             self._tasks = tasks
             for row in await self._sessions.unread():
-                self.note(row)
+                self._expect(row, row.seen_at)
             task_status.started()
             while True:
                 self._changed = anyio.Event()
@@ -110,6 +104,16 @@ class Silence:
             log.failure("what a session left is not asked for yet", error)
             self._due[session] = self._clock.now() + RETRY
             self._changed.set()
+
+    def _expect(self, row: SessionRow, last: float) -> None:
+        """Wait for what comes next from the session, whose last event came then."""
+        if pending(row) and not row.off:
+            self._due[row.id] = last + self._config().settings.idle_save_after
+            self._watch(row)
+        else:
+            self._due.pop(row.id, None)
+            self._let_go(row.id)
+        self._changed.set()
 
     def _watch(self, row: SessionRow) -> None:
         watched = self._processes.get(row.id)

@@ -85,6 +85,10 @@ class TurnHandlers:
 
     async def tools_ran(self, event: ToolsRan, caller: Caller) -> None:
         """Tools of the main session."""
+        row = await self._session(event, caller)
+        if row is not None and (session := self._sessions.told_before(row)):
+            self._silence.note(session)
+            return
         await self._save_event(event, caller, lambda turn: (turns.tools_ran(turn), None))
 
     async def turn_ended(self, event: TurnEnded, caller: Caller) -> None:
