@@ -192,21 +192,22 @@ class Connection:
     async def _next_request(self) -> Request | None:
         """The next whole request; None where the peer is gone. Raises RequestError."""
         self._phase = "waiting"
-        if self._exchange.begun:
+        waited, reading = False, self._exchange.begun
+        if reading:
             self._enter_reading()
-        waited = False
         while (request := self._exchange.next_request()) is None:
             if self._exchange.unread:
                 await self._others_first()
                 continue
+            if waited and not reading:
+                reading = True
+                self._enter_reading()
             if self._exchange.wants_continue:
                 await self._send(self._exchange.go_on())
             data = await self._receive()
             if not data:
                 return None
             waited = True
-            if self._phase == "waiting":
-                self._enter_reading()
             self._exchange.receive(data)
         if not waited:
             # It came together with the one before.

@@ -112,6 +112,8 @@ class Exchange:
         others have their turn before.
         """
         self.unread = False
+        if not self._received:
+            return None
         for _ in range(PIECES):
             try:
                 event = self._http.next_event()

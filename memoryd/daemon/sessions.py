@@ -88,15 +88,19 @@ class Sessions:
             return self._remember(row)
         return found
 
-    def told_before(self, fresh: SessionRow) -> SessionRow | None:
-        """The session, where another tool's event tells nothing new of it; asks no ledger.
+    def remembered(self, session: str) -> Known | None:
+        """What is known of the session without asking the ledger."""
+        return self._known.get(session)
+
+    def told_before(self, fresh: SessionRow) -> bool:
+        """Whether another tool's event, which shows the session so, tells nothing new of it.
 
         Tools run by the hundred in a turn, and only the first of them is news.
         """
         known = self._known.get(fresh.id)
         if known is None or not known.row.turn.get("tools"):
-            return None
-        return known.row if _merged(known.row, fresh) == known.row else None
+            return False
+        return _merged(known.row, fresh) == known.row
 
     async def find(self, session: str) -> SessionRow | None:
         """The session as it is kept."""

@@ -56,6 +56,8 @@ class Silence:
         self._sessions = sessions
         self._projects = projects
         self._backlog = backlog
+        self._idle = 0.0
+        """Seconds, as the settings had them when a session was noted last."""
         self._due: dict[str, float] = {}
         self._processes: dict[str, _Watched] = {}
         self._tasks: TaskGroup | None = None
@@ -64,6 +66,12 @@ class Silence:
     def note(self, row: SessionRow) -> None:
         """An event came from the session: it is not silent now."""
         self._expect(row, self._clock.now())
+
+    def heard(self, session: str) -> None:
+        """An event came that tells nothing new but that the session, noted before, is not silent."""
+        if session in self._due:
+            # later than before: whoever waits for it looks again then
+            self._due[session] = self._clock.now() + self._idle
 
     async def run(self, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
         """Wait for silences for as long as the daemon lives."""
@@ -108,7 +116,8 @@ class Silence:
     def _expect(self, row: SessionRow, last: float) -> None:
         """Wait for what comes next from the session, whose last event came then."""
         if pending(row) and not row.off:
-            self._due[row.id] = last + self._config().settings.idle_save_after
+            self._idle = self._config().settings.idle_save_after
+            self._due[row.id] = last + self._idle
             self._watch(row)
         else:
             self._due.pop(row.id, None)

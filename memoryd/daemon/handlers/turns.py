@@ -14,7 +14,7 @@ import msgspec
 
 from memoryd.core import turns
 from memoryd.daemon.dispatch import RawAnswer
-from memoryd.daemon.sessions import Asking, is_headless
+from memoryd.daemon.sessions import Asking, Known, is_headless
 from memoryd.ports import SessionRow
 
 if TYPE_CHECKING:
@@ -59,6 +59,8 @@ class TurnHandlers:
         self._loads = loads
         self._silence = silence
         self._state = state
+        self._config_dir = str(config().home / ".claude")
+        """Of a session that names none."""
 
     async def session_started(self, event: SessionStarted, caller: Caller) -> RawAnswer | None:
         """A part of the memory block, the first of which also begins the session."""
@@ -85,9 +87,9 @@ class TurnHandlers:
 
     async def tools_ran(self, event: ToolsRan, caller: Caller) -> None:
         """Tools of the main session."""
-        row = await self._session(event, caller)
-        if row is not None and (session := self._sessions.told_before(row)):
-            self._silence.note(session)
+        known = None if event.agent_id else self._sessions.remembered(event.session_id)
+        if known and self._sessions.told_before(self._shown(event, caller, known)):
+            self._silence.heard(event.session_id)
             return
         await self._save_event(event, caller, lambda turn: (turns.tools_ran(turn), None))
 
@@ -163,16 +165,21 @@ class TurnHandlers:
         path = Path(directory)
         if path == self._state or self._state in path.parents or self._config().excludes(path):
             return None
+        return self._shown(event, caller, known or Known(SessionRow(id="", directory=directory)))
+
+    def _shown(self, event: HookEvent, caller: Caller, known: Known) -> SessionRow:
+        """What the event says of its session, of which the directory is known."""
+        shim = caller.shim
         return SessionRow(
             id=event.session_id,
-            directory=directory,
+            directory=known.directory,
             transcript=event.transcript_path,
-            config_dir=shim.config_dir or str(self._config().home / ".claude"),
+            config_dir=shim.config_dir or self._config_dir,
             pid=shim.pid,
             executable=shim.executable,
             entrypoint=shim.entrypoint,
             attended=shim.attended != "0",
-            off=known.off if known else False,
+            off=known.off,
             effort=event.effort.level if event.effort else "",
         )
 
