@@ -471,9 +471,10 @@ ROUTES: dict[tuple[str, str], type[Message]] = {
 
 
 class ShimHeaders(msgspec.Struct, frozen=True, kw_only=True):
-    """What a shim says beside the host's event, each value as hex of its bytes in a header.
+    """What a shim says beside the host's event, in three headers.
 
-    `memoryd-event` is a plain hex id; `memoryd-part` a plain number (0: the event has no parts).
+    `memoryd-event` is a plain hex id; `memoryd-part` a plain number (0: the event has no parts);
+    `memoryd-env` holds the rest: `field=value` joined by `;`, each value as the hex of its bytes.
     """
 
     event: str = ""

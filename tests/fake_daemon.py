@@ -48,8 +48,9 @@ class Arrival:
         return msgspec.json.decode(self.body)
 
     def said(self, name: str) -> str:
-        """The hex value of a `memoryd-` header, decoded; empty where it is not there."""
-        return bytes.fromhex(self.headers.get(f"memoryd-{name}", "")).decode()
+        """The environment's value of that name, decoded; empty where it is not there."""
+        pairs = (pair.partition("=") for pair in self.headers["memoryd-env"].split(";"))
+        return bytes.fromhex({field: value for field, _, value in pairs}.get(name, "")).decode()
 
 
 Answerer = Callable[[Arrival], Reply | None]

@@ -110,21 +110,19 @@ def request(route: str, part: str, event: str, body: bytearray) -> bytes:
     env = posix.environ
     pid = env.get(b"CLAUDE_PID", b"")
     values = (
-        ("config-dir", env.get(b"CLAUDE_CONFIG_DIR", b"")),
-        ("project-dir", env.get(b"CLAUDE_PROJECT_DIR", b"")),
+        ("config_dir", env.get(b"CLAUDE_CONFIG_DIR", b"")),
+        ("project_dir", env.get(b"CLAUDE_PROJECT_DIR", b"")),
         ("pid", pid),
         ("executable", executable(pid)),
         ("entrypoint", env.get(b"CLAUDE_CODE_ENTRYPOINT", b"")),
         ("attended", env.get(b"CLAUDE_CODE_SESSION_ATTENDED", b"")),
-        ("no-color", env.get(b"NO_COLOR", b"")),
+        ("no_color", env.get(b"NO_COLOR", b"")),
         ("origin", __file__.encode(sys.getfilesystemencoding(), "surrogateescape")),
     )
     head = f"POST /v1/{route} HTTP/1.1\r\nhost: memoryd\r\ncontent-length: {len(body)}\r\n"
     head += f"memoryd-event: {event}\r\nmemoryd-part: {part}\r\n"
-    for name, value in values:
-        if value and len(value) <= VALUE_LIMIT:
-            head += f"memoryd-{name}: {value.hex()}\r\n"
-    return head.encode() + b"\r\n" + body
+    said = ";".join(f"{n}={v.hex()}" for n, v in values if v and len(v) <= VALUE_LIMIT)
+    return f"{head}memoryd-env: {said}\r\n\r\n".encode() + body
 
 
 def executable(pid: bytes) -> bytes:

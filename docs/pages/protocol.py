@@ -46,10 +46,9 @@ REPLIES = {
 }
 
 SHIM = """\
-A shim sends the host's event as it came and says the rest in headers: `memoryd-event`,
-`memoryd-part` and, for each other field, `memoryd-` with the field's name, where `_` is `-`. Only
-what is there is sent. Values are the hex of their bytes, so that no value can end a header;
-`memoryd-event` and `memoryd-part` are plain."""
+A shim sends the host's event as it came and says the rest in three headers; each further one would cost
+the daemon as much as the whole body. Only what is there is sent. Values of the environment are the hex of
+their bytes, so that none can end a header."""
 
 
 def page() -> str:

@@ -319,7 +319,7 @@ def _statusline_of_session(asked: bytes, shell: Shell) -> int:
     """As a hook: without a daemon it says nothing, `memoryctl status` does."""
     from memoryd.ctl.render import harmless  # noqa: PLC0415  only here
 
-    headers = {"memoryd-no-color": b"1".hex()} if shell.env.get("NO_COLOR") else {}
+    headers = {"memoryd-env": f"no_color={b'1'.hex()}"} if shell.env.get("NO_COLOR") else {}
     try:
         found = shell.client.exchange("POST", f"/v{GENERATION}/statusline", asked, headers)
     except MemorydError:

@@ -123,7 +123,7 @@ class Unit:
         return await self._end(change, Outcome(intent.record, intent.ops, intent.notices))
 
     async def _attempt(self, change: Change) -> Outcome | None:
-        memory = await self._memories.read(self._project)
+        memory = await self._memories.put_in_shape(self._project)
         applied = change.apply(memory.text, begun=bool(self._published))
         steps = await self._steps(memory, applied)
         after = _after(steps, memory.digest)

@@ -47,6 +47,9 @@ CUT_TEXTS = frozenset({"prompt", "last_assistant_message"})
 QUERY_LIMIT = 32
 """Fields of a query."""
 
+ENV_LIMIT = 32
+"""Values of an environment."""
+
 _BAD_JSON = (msgspec.DecodeError, RecursionError)
 _GENERATION = re.compile(r"/v(\d{1,4})/")
 _EVENT_ID = re.compile(r"[0-9a-f]{8,64}\Z")
@@ -182,9 +185,13 @@ def shim_headers(headers: Iterable[Header]) -> ShimHeaders:
     """What a shim said beside the event; a value that can't be read counts as not said."""
     said: dict[str, Any] = {}
     for name, value in headers:
-        if read := _SHIM_FIELDS.get(name):
-            field, convert = read
-            said[field] = convert(value)
+        if name == b"memoryd-env":
+            for pair in value.split(b";", ENV_LIMIT):
+                field, _, text = pair.partition(b"=")
+                if read := _ENV_FIELDS.get(field):
+                    said[read[0]] = read[1](text)
+        elif read := _PLAIN_FIELDS.get(name):
+            said[read[0]] = read[1](value)
     return ShimHeaders(**said) if said else _NOTHING_SAID
 
 
@@ -264,13 +271,14 @@ def _pid(value: bytes) -> int:
     return _number(_text(value), 2**31 - 1)
 
 
-_READERS: dict[str, Callable[[bytes], str | int]] = {
-    "event": _event_id,
-    "part": _part,
-    "pid": _pid,
+_Reader = Callable[[bytes], str | int]
+_PLAIN_FIELDS: dict[bytes, tuple[str, _Reader]] = {
+    b"memoryd-event": ("event", _event_id),
+    b"memoryd-part": ("part", _part),
 }
-_SHIM_FIELDS = {
-    f"memoryd-{field.replace('_', '-')}".encode(): (field, _READERS.get(field, _text))
+_ENV_FIELDS: dict[bytes, tuple[str, _Reader]] = {
+    field.encode(): (field, _pid if field == "pid" else _text)
     for field in ShimHeaders.__struct_fields__
+    if field not in ("event", "part")
 }
 _NOTHING_SAID = ShimHeaders()

@@ -80,10 +80,17 @@ class Memories:
     async def in_shape(self, project: Project) -> Memory:
         """As `read`, after a file without the four sections was put into its shape."""
         memory = await self.read(project)
-        if memory.text is None or repair(memory.text, project.name) == memory.text:
+        if _has_shape(memory):
             return memory
         async with self._locks[project.name]:
-            await self._rearrange(project)
+            return await self.put_in_shape(project)
+
+    async def put_in_shape(self, project: Project) -> Memory:
+        """As `in_shape`, for who holds the project's lock."""
+        memory = await self.read(project)
+        if _has_shape(memory):  # who held the lock before may have put it there
+            return memory
+        await self._rearrange(project)
         return await self.read(project)
 
     async def keep_failed_reply(self, project: Project, text: str) -> None:
@@ -117,7 +124,10 @@ class Memories:
         found = await to_thread.run_sync(self._files.read_file, project.directory, MEMORY_FILE)
         if found is None:
             return
-        text = repair(decoded(project.directory, found), project.name)
+        before = decoded(project.directory, found)
+        text = repair(before, project.name)
+        if text == before:
+            return
         now = self._clock.now()
         run = RunRecord(
             id=self._new_id(),
@@ -167,6 +177,10 @@ class Memories:
         else:
             dropped = msgspec.structs.replace(run, state="skipped", ended_at=now, event="")
             await self._ledger.commit(lambda ledger: ledger.put_run(dropped))
+
+
+def _has_shape(memory: Memory) -> bool:
+    return memory.text is None or repair(memory.text, memory.project.name) == memory.text
 
 
 def _begin(ledger: Ledger, *, run: RunRecord, before: bytes, after: bytes) -> None:

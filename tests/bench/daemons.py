@@ -42,15 +42,18 @@ FIXTURES = REPOSITORY / "tests" / "fixtures" / "events"
 
 def hook_event(route: str, fields: Mapping[str, Any], project: str = "/home/user/demo") -> bytes:
     """A request as a shim of a session in `project` sends it."""
+    env = {
+        "project_dir": project.encode(),
+        "pid": str(os.getpid()).encode(),
+        "executable": b"/usr/bin/claude",
+        "entrypoint": b"cli",
+        "attended": b"1",
+        "origin": b"/home/user/.claude/plugins/memoryd/shim.py",
+    }
     headers = {
         "memoryd-event": os.urandom(16).hex(),
         "memoryd-part": "0",
-        "memoryd-project-dir": project.encode().hex(),
-        "memoryd-pid": str(os.getpid()).encode().hex(),
-        "memoryd-executable": b"/usr/bin/claude".hex(),
-        "memoryd-entrypoint": b"cli".hex(),
-        "memoryd-attended": b"1".hex(),
-        "memoryd-origin": b"/home/user/.claude/plugins/memoryd/shim.py".hex(),
+        "memoryd-env": ";".join(f"{name}={value.hex()}" for name, value in env.items()),
     }
     return request(f"/v1/{route}", fields, headers=headers)
 

@@ -140,9 +140,9 @@ class TestWhatIsSent:
             shim.run("turn_ended")
         arrival = daemon.arrivals[0]
         assert arrival.headers["memoryd-part"] == "0"
-        assert {name: arrival.said(name) for name in ("config-dir", "project-dir", "pid")} == {
-            "config-dir": "/home/ü/.claude",
-            "project-dir": "/a\r\nmemoryd-part: 5",
+        assert {name: arrival.said(name) for name in ("config_dir", "project_dir", "pid")} == {
+            "config_dir": "/home/ü/.claude",
+            "project_dir": "/a\r\nmemoryd-part: 5",
             "pid": str(os.getpid()),
         }
         assert (arrival.said("entrypoint"), arrival.said("attended")) == ("cli", "1")
@@ -170,8 +170,8 @@ class TestWhatIsSent:
             shim.run("turn_ended")
         heads = [request.partition(b"\r\n\r\n")[0] for request in shim.spooled()]
         assert all(len(head) < HEADER_LIMIT for head in heads)
-        assert b"memoryd-config-dir" in heads[0]
-        assert b"memoryd-config-dir" not in heads[1]
+        assert b"config_dir=" in heads[0]
+        assert b"config_dir=" not in heads[1]
 
 
 class TestWhatIsPrinted:

@@ -189,7 +189,7 @@ class TestStatusline:
             done = process(env, "statusline", stdin=self.EVENT)
         assert (done.returncode, done.stdout, done.stderr) == (0, line, b"")
         assert [(each.route, each.body) for each in asked.asked] == [("statusline", self.EVENT)]
-        assert "memoryd-no-color" not in asked.asked[0].headers
+        assert "no_color" not in asked.asked[0].headers["memoryd-env"]
 
     def test_plain_where_the_person_wants_no_colour(
         self, env: dict[str, str], folder: Path
@@ -197,7 +197,7 @@ class TestStatusline:
         with AnsweringDaemon(folder / "s", Reply(status=204)) as asked:
             done = process({**env, "NO_COLOR": "1"}, "statusline", stdin=self.EVENT)
         assert (done.returncode, done.stdout) == (0, b"")
-        assert asked.asked[0].headers["memoryd-no-color"] == b"1".hex()
+        assert "no_color=31" in asked.asked[0].headers["memoryd-env"].split(";")
 
     def test_as_a_hook_it_is_silent_without_a_daemon(self, env: dict[str, str]) -> None:
         done = process(env, "statusline", stdin=self.EVENT)

@@ -108,7 +108,7 @@ async def test_a_read_takes_its_fields_from_the_query() -> None:
 
 async def test_a_caller_says_what_the_shim_and_the_kernel_said() -> None:
     recorder = Recorder()
-    await recorder.ask("POST", "/v1/tools_ran", b'{"session_id":"s"}', pid=b"31".hex())
+    await recorder.ask("POST", "/v1/tools_ran", b'{"session_id":"s"}', env="pid=3331")
     (caller,) = recorder.callers
     assert (caller.peer, caller.shim) == (PEER, ShimHeaders(pid=31))
     assert caller.spooled
@@ -282,13 +282,13 @@ async def test_what_counts_as_an_event() -> None:
         assert not dispatcher.takes_event(Request(method, target, [], b""))
 
 
+PLAIN = {"event", "part"}
+
+
 def said(**values: str) -> ShimHeaders:
-    return shim_headers(
-        [
-            (f"memoryd-{name.replace('_', '-')}".encode(), value.encode())
-            for name, value in values.items()
-        ]
-    )
+    plain = [(f"memoryd-{name}".encode(), values.pop(name).encode()) for name in PLAIN & {*values}]
+    env = ";".join(f"{name}={value}" for name, value in values.items())
+    return shim_headers([*plain, (b"memoryd-env", env.encode())])
 
 
 def test_every_value_of_a_shim_is_read() -> None:
@@ -331,6 +331,8 @@ def test_every_value_of_a_shim_is_read() -> None:
         {"pid": b"99999999999".hex()},
         {"pid": b"1e3".hex()},
         {"unknown": "00"},
+        {"pid": ""},
+        {"": ";;"},
         {},
     ],
 )
@@ -339,7 +341,7 @@ def test_a_value_that_cant_be_read_counts_as_not_said(values: dict[str, str]) ->
 
 
 @given(
-    st.lists(st.tuples(st.sampled_from(["event", "part", "pid", "cwd"]), st.binary(max_size=40)))
+    st.lists(st.tuples(st.sampled_from(["event", "part", "env", "cwd"]), st.binary(max_size=40)))
 )
 def test_no_header_hurts(pairs: list[tuple[str, Any]]) -> None:
     shim_headers([(f"memoryd-{name}".encode(), value) for name, value in pairs])

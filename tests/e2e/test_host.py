@@ -116,8 +116,8 @@ class TestPrintMode:
         assert rig.daemon.routes()[:LOAD_PARTS] == START
         assert {arrival.said("attended") for arrival in arrivals} == {"0"}
         assert {arrival.said("entrypoint") for arrival in arrivals} == {"sdk-cli"}
-        assert {arrival.said("config-dir") for arrival in arrivals} == {str(rig.host.config)}
-        assert {arrival.said("project-dir") for arrival in arrivals} == {str(rig.host.project)}
+        assert {arrival.said("config_dir") for arrival in arrivals} == {str(rig.host.config)}
+        assert {arrival.said("project_dir") for arrival in arrivals} == {str(rig.host.project)}
         assert {arrival.said("executable") for arrival in arrivals} == {str(rig.host.program)}
         assert len({arrival.said("pid") for arrival in arrivals}) == 1
         assert len({arrival.headers["memoryd-event"] for arrival in arrivals}) == len(arrivals)
