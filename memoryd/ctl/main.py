@@ -33,8 +33,9 @@ def main(arguments: list[str] | None = None) -> int:
             from memoryd.ctl import quick  # noqa: PLC0415  before anything that takes time
 
             quick.as_a_hook()
+    _open_closed_streams()
     try:
-        return _main(arguments)
+        return _ended(_main(arguments))
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
@@ -44,13 +45,13 @@ def main(arguments: list[str] | None = None) -> int:
 def _main(arguments: list[str]) -> int:
     from memoryd.ctl import parser  # noqa: PLC0415  see `main`
 
-    typed = parser.parse(arguments)
+    try:
+        typed = parser.parse(arguments)
+    except SystemExit as ended:  # argparse has said all: a help page, or what is wrong
+        sys.exit(_ended(int(ended.code or FINE)))
     from memoryd.ctl.shell import Shell  # noqa: PLC0415  a help page needs none
 
-    shell = Shell.of_process()
-    code = attempt(_function(typed.run), typed, shell)
-    shell.out.flush()
-    return code
+    return attempt(_function(typed.run), typed, Shell.of_process())
 
 
 def attempt(run: Callable[[Namespace, Shell], int], typed: Namespace, shell: Shell) -> int:
@@ -91,12 +92,38 @@ def _code(error: MemorydError) -> int:
     return OTHER_GENERATION if isinstance(error, GenerationError) else SAID_NO
 
 
+def _open_closed_streams() -> None:
+    """Of `memoryctl <&- >&-` the interpreter makes None, and the next file gets the descriptor."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: PTH123, SIM115
+
+
+def _ended(code: int) -> int:
+    """The exit code once everything is out; a full disk is told by us, not at the interpreter's end."""
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        if code == FINE:
+            sys.stderr.write(f"memoryctl: cannot write the output: {error.strerror}\n")
+        _drop_output()
+        return code or SAID_NO
+    return code
+
+
 def _reader_gone() -> int:
-    """`memoryctl log | head`: what is left goes nowhere, also at the interpreter's end."""
+    """`memoryctl log | head`: nobody reads the rest, and nothing is wrong."""
+    _drop_output()
+    return FINE
+
+
+def _drop_output() -> None:
+    """What is left goes nowhere, also at the interpreter's end."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, 1)
     os.close(nowhere)
-    return FINE
 
 
 def _place(error: Exception) -> str:

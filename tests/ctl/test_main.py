@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -182,6 +183,33 @@ class TestExitCodes:
                 check=False,
             )
         assert (done.returncode, done.stderr) == (0, b"")
+
+    @pytest.mark.parametrize("typed", ["config show", "--help"])
+    def test_a_full_disk_is_one_sentence(self, env: dict[str, str], typed: str) -> None:
+        done = redirected(env, f"{typed} > /dev/full")
+        sentence = b"memoryctl: cannot write the output: No space left on device\n"
+        assert (done.returncode, done.stderr) == (1, sentence)
+
+    def test_a_reader_of_a_help_page_that_went_away_is_silent(self, env: dict[str, str]) -> None:
+        done = redirected(env, "--help | true")
+        assert (done.returncode, done.stderr) == (0, b"")
+
+    @pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+    def test_a_closed_stream_is_one_to_nowhere(self, env: dict[str, str], closed: str) -> None:
+        done = redirected(env, f"config show {closed}")
+        assert (done.returncode, done.stderr) == (0, b"")
+
+
+def redirected(env: dict[str, str], words: str) -> subprocess.CompletedProcess[bytes]:
+    """A memoryctl as a shell starts it."""
+    line = f"{shlex.quote(sys.executable)} -m memoryd.ctl.main {words}"
+    return subprocess.run(
+        ["/bin/sh", "-c", line],
+        env={**env, "PYTHONPATH": str(REPOSITORY)},
+        capture_output=True,
+        timeout=60.0,
+        check=False,
+    )
 
 
 class TestStart:
