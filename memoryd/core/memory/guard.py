@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from memoryd.core import redact
 from memoryd.core.memory import rules
 from memoryd.core.memory.document import CRITICAL, SECTION_LEVEL, is_none_yet, is_title
 from memoryd.core.memory.draft import NotFound
-from memoryd.core.text import fold
+from memoryd.core.memory.reply import NAMED_LENGTH
+from memoryd.core.text import cut, fold
 
 if TYPE_CHECKING:
     from memoryd.core.memory.draft import Draft
@@ -59,7 +61,8 @@ class Guard:
         if fault := self.text_fault(bullet):
             return fault
         if self._draft.heading(op.section) is None:
-            return f"no heading “{op.section.strip()}” in the file"
+            name = redact.mask(op.section.strip(), self._start.terms.secrets)
+            return f"no heading “{cut(name, NAMED_LENGTH)}” in the file"
         return ""
 
     def line_fault(self, index: int) -> str:

@@ -11,13 +11,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd.core import redact
 from memoryd.core.memory.document import BULLET_LIMIT
-from memoryd.core.text import fold, hazard
+from memoryd.core.text import cut, fold, hazard
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 QUOTE_MINIMUM = 12
 """Characters of a quote, unless it is a whole message."""
+
+TAG_NAMED = 40
+"""Characters of a tag that a sentence names: some of the host's have names of any length."""
 
 OWN_MARK = "[memoryd]"
 """How every message of ours in a conversation starts."""
@@ -98,7 +101,7 @@ def character_fault(text: str, *, layout: bool = False) -> str:
 def mark_fault(text: str) -> str:
     """Why a text could pass for the host's or our own words, or an empty string."""
     if found := _TAG.search(text):
-        return f"holds the tag {found[0]}>"
+        return f"holds the tag {cut(found[0], TAG_NAMED)}>"
     folded = text.casefold()
     for mark in (OWN_MARK, BLOCK_MARK):
         if mark.casefold() in folded:

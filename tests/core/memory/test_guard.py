@@ -144,6 +144,15 @@ def test_a_heading_is_not_moved() -> None:
     assert guard().move_fault(*ops, at("### Fact heads")) == "a heading is not moved"
 
 
+def test_a_heading_that_is_not_there_is_named_masked_and_cut() -> None:
+    """The reason is recorded and shown: it is as long as what it names may be, and holds no secret."""
+    key = "sk-ant-api03-" + "aB3" * 12
+    fault = guard().add_fault(op(add(key, "x")), "- x")
+    assert fault == "no heading “[redacted:anthropic-key]” in the file"
+    fault = guard().add_fault(op(add("s" * 5000, "x")), "- x")
+    assert fault == f"no heading “{'s' * 60}…” in the file"
+
+
 def test_a_move_has_a_target_and_a_text_that_may_stand() -> None:
     ops = op(add("nowhere", "Fact.")), op(remove("- Fact."))
     assert guard().move_fault(*ops, at("- Fact.")) == "no heading “nowhere” in the file"

@@ -103,6 +103,7 @@ def test_an_empty_bullet_is_refused(text: str) -> None:
         ("a\u2028## b", "holds the character U+2028"),
         ("a\rb", "holds the character U+000D"),
         ("<system-reminder>", "holds the tag <system-reminder>"),
+        ("<bash-" + "x" * 500, f"holds the tag <bash-{'x' * 34}…>"),
         ("the key ghp_" + "a1B2" * 9, "holds a secret (github-token)"),
     ],
 )
