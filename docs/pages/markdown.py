@@ -39,4 +39,6 @@ def paragraph(docstring: str | None) -> str:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"
+    # a paragraph's end would end the table
+    one_line = (" ".join(cell.split()) for cell in cells)
+    return f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in one_line)} |"

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from http import HTTPStatus
@@ -8,7 +9,7 @@ from typing import TYPE_CHECKING, get_args
 
 import msgspec
 import pytest
-from documents import REPOSITORY, all_documents, reference
+from documents import REPOSITORY, Document, all_documents, reference
 
 from docs.pages import errors as errors_page
 from docs.pages import source
@@ -64,6 +65,17 @@ def test_pages_made_from_the_code_are_up_to_date() -> None:
     checked = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True, check=False)
     assert checked.stdout == ""
     assert checked.returncode == 0, checked.stderr
+
+
+@pytest.mark.parametrize("document", all_documents(), ids=str)
+def test_a_table_is_whole(document: Document) -> None:
+    """A line break in a cell would end the table there, and show the rest as text."""
+    for block in re.split(r"\n\n+", document.prose):
+        rows = block.strip("\n").split("\n")
+        if any(row.startswith("|") for row in rows):
+            cells = {len(re.findall(r"(?<!\\)\|", row)) for row in rows}
+            assert len(cells) == 1, rows[0]
+            assert re.fullmatch(r"[-:| ]+", rows[1])
 
 
 def test_the_generator_loads_neither_the_event_loop_nor_the_sdk() -> None:
