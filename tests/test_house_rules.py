@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
@@ -25,20 +26,30 @@ def test_lines_are_split_at_newlines_only() -> None:
     assert calls("splitlines") == []
 
 
+def catches_any(handler: ast.ExceptHandler) -> bool:
+    """Also among others; one that raises again behind its clean-up catches nothing."""
+    kinds = [] if handler.type is None else [handler.type]
+    if kinds and isinstance(kinds[0], ast.Tuple):
+        kinds = kinds[0].elts
+    named = {kind.id for kind in kinds if isinstance(kind, ast.Name)}
+    ends = handler.body[-1]
+    again = isinstance(ends, ast.Raise)
+    return (not kinds or bool(named & {"Exception", "BaseException"})) and not again
+
+
 def test_any_exception_is_caught_at_named_places_only() -> None:
-    found = {
+    found = Counter(
         str(source.relative_to(ROOT))
         for source in SOURCES
         for node in ast.walk(ast.parse(source.read_text()))
-        if isinstance(node, ast.ExceptHandler)
-        and isinstance(node.type, ast.Name)
-        and node.type.id == "Exception"
-    }
+        if isinstance(node, ast.ExceptHandler) and catches_any(node)
+    )
     assert found == {
-        "memoryd/daemon/dispatch.py",  # a request
-        "memoryd/daemon/work.py",  # a save
-        "memoryd/ctl/main.py",  # a command
-        "clients/claude_code/shim.py",  # a hook: it can never hurt the session
+        "memoryd/daemon/dispatch.py": 1,  # a request
+        "memoryd/daemon/work.py": 2,  # a save: its story, and what is told of its end
+        "memoryd/ctl/main.py": 1,  # a command
+        "memoryd/adapters/ledger_thread.py": 1,  # a work: the error goes to who asked for it
+        "clients/claude_code/shim.py": 1,  # a hook: it can never hurt the session
     }
 
 
