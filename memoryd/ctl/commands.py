@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from memoryd import __version__, paths
 from memoryd.core.text import plural
 from memoryd.ctl.client import SaidNoError, decoded
+from memoryd.ctl.main import NOT_RUNNING
 from memoryd.ctl.options import HERE, THIS_SESSION
 from memoryd.errors import MemorydError, NotRunningError
 from memoryd.protocol import (
@@ -88,7 +89,7 @@ def status(typed: Namespace, shell: Shell) -> int:
             shell.complain(fault, ROOM_HINT)
         if waiting := _spooled(shell):
             shell.note(f"{plural(waiting, 'event')} of sessions kept until it runs")
-        return 3
+        return NOT_RUNNING
     if typed.json:
         shell.json(body)
         return 0

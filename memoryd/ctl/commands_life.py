@@ -1,4 +1,8 @@
-"""Commands about the daemon's process: start, stop, restart, logs."""
+"""Commands about the daemon's process: start, stop, restart, logs.
+
+Owns how they are told, and how a line of the log is read by a person. How a process is started and
+watched is `process`'s; none of them sends a message of its own.
+"""
 
 from __future__ import annotations
 
@@ -8,6 +12,7 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from memoryd.ctl import process
+from memoryd.ctl.main import FINE, NOT_RUNNING, SAID_NO
 from memoryd.ctl.words import tilde
 from memoryd.errors import NotRunningError, StorageError
 
@@ -19,8 +24,6 @@ if TYPE_CHECKING:
 
     from memoryd.ctl.shell import Shell
 
-NOT_RUNNING = 3
-
 LOG_LINE = 2000
 """Bytes of a line of the log, generously, for finding the last ones without reading all."""
 
@@ -31,7 +34,7 @@ NOT_SHOWN = frozenset({"timestamp", "level", "event"})
 def start(_: Namespace, shell: Shell) -> int:
     """A daemon that answers."""
     _say(process.start(shell.env), shell)
-    return 0
+    return FINE
 
 
 def stop(_: Namespace, shell: Shell) -> int:
@@ -44,7 +47,7 @@ def stop(_: Namespace, shell: Shell) -> int:
         shell.complain(f"nothing to stop: {error}")
         return NOT_RUNNING
     shell.say(f"memoryd stopped, process {pid}")
-    return 0
+    return FINE
 
 
 def restart(_: Namespace, shell: Shell) -> int:
@@ -55,7 +58,7 @@ def restart(_: Namespace, shell: Shell) -> int:
         if _is_there(error):
             raise
     _say(process.start(shell.env), shell)
-    return 0
+    return FINE
 
 
 def logs(typed: Namespace, shell: Shell) -> int:
@@ -63,12 +66,12 @@ def logs(typed: Namespace, shell: Shell) -> int:
     file = process.log_file(shell.env)
     if not file.exists():
         shell.complain(f"no log yet: {file}", "memoryctl start")
-        return 1
+        return SAID_NO
     lines = _followed(file, typed.limit) if typed.follow else _last(file, typed.limit)
     for line in lines:
         shell.say(_readable(line) if shell.terminal else line)
         shell.out.flush()
-    return 0
+    return FINE
 
 
 def _say(started: process.Started, shell: Shell) -> None:

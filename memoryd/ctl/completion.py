@@ -1,4 +1,7 @@
-"""Completion scripts, made from the parser."""
+"""Completion scripts, made from the parser.
+
+Owns which arguments name a file; knows no command by its name.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The settings that hold, as `config show` prints them: valid TOML, defaults marked."""
+"""The settings that hold, as `config show` prints them: valid TOML, defaults marked.
+
+Owns the writing of values; which settings there are, and what they mean, is `config`'s.
+"""
 
 from __future__ import annotations
 

@@ -84,11 +84,6 @@ class Shell:
         return self.terminal and not self.env.get("NO_COLOR") and self.env.get("TERM") != "dumb"
 
     @property
-    def in_session(self) -> bool:
-        """Whether a coding session typed it."""
-        return bool(self.env.get("CLAUDECODE"))
-
-    @property
     def session(self) -> str:
         """The coding session's id; empty where a person typed."""
         return self.env.get("CLAUDE_CODE_SESSION_ID", "")

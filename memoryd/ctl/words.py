@@ -1,4 +1,7 @@
-"""Times, sizes and paths in the words that a person reads."""
+"""Times, sizes and paths in the words that a person reads.
+
+Owns their forms, and where one unit gives way to the next; knows nothing of what is measured.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Runs the plugin's hooks as the host runs them: the command lines that stand in its hooks.json."""
+"""Runs the plugin's hooks as the host runs them: the command lines that stand in its hooks.json.
+
+Owns what the host does around a hook: all of an event at once, the time limit, the order of the outputs.
+Knows nothing of what a hook says to the daemon.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How the demo tells its steps: a time, a name, a sentence."""
+"""How the demo tells its steps: a time, a name, a sentence.
+
+Owns the layout; what happens, and when, is `play`'s.
+"""
 
 from __future__ import annotations
 
