@@ -126,9 +126,12 @@ class ClaudeBackend:
         if program.find(executable, self._env) is None:
             return "the `claude` program is not on the daemon's PATH nor in its usual places"
         fault = network(self._settings(), self._env).fault()
-        if fault or session is None:
+        if fault:
             return fault
-        return self._refused.fault(str(session.config_dir), lambda: self._stamp(session))
+        if session is None:  # what a person is shown: the login that was used last
+            return self._refused.last_fault(lambda owner: self._stamp(Path(owner)))
+        folder = session.config_dir
+        return self._refused.fault(str(folder), lambda: self._stamp(folder))
 
     def warm(self) -> None:
         """Nothing: the child needs the message to start with."""
@@ -220,15 +223,14 @@ class ClaudeBackend:
     ) -> ForkReply | ForkFailure:
         owner = str(session.config_dir)
         if isinstance(outcome, ForkFailure) and outcome.kind == "credentials":
-            stamp = await anyio.to_thread.run_sync(self._stamp, session)
+            stamp = await anyio.to_thread.run_sync(self._stamp, session.config_dir)
             self._refused.note(owner, stamp, outcome)
         elif isinstance(outcome, ForkReply):
             self._refused.forget(owner)
         return outcome
 
-    def _stamp(self, session: SessionRef) -> str:
-        """Changes when the config or the login does."""
-        folder = session.config_dir
+    def _stamp(self, folder: Path) -> str:
+        """Changes when the config or the login does that lies in the config folder."""
         files = [file_stamp(folder / name) for name in (".credentials.json", "settings.json")]
         return repr((self._settings(), files, _account(folder, self._env)))
 

@@ -21,18 +21,25 @@ class Refused:
     def __init__(self, backend: str) -> None:
         self._backend = backend
         self._noted: dict[str, tuple[str, ForkFailure]] = {}
+        self._last = ""
 
     def note(self, owner: str, stamp: str, failure: ForkFailure) -> None:
         """`owner`'s credentials were refused as they stood at `stamp`."""
+        self._last = owner
         self._noted[owner] = (stamp, failure)
 
     def forget(self, owner: str) -> None:
         """They were taken after all."""
+        self._last = owner
         self._noted.pop(owner, None)
 
     def forget_all(self) -> None:
         """The person asked to try again."""
         self._noted.clear()
+
+    def last_fault(self, stamp: Callable[[str], str]) -> str:
+        """As `fault`, of the owner whose credentials were used last."""
+        return self.fault(self._last, lambda: stamp(self._last))
 
     def fault(self, owner: str, stamp: Callable[[], str]) -> str:
         """One clause where they were refused and have not changed since, else an empty string.

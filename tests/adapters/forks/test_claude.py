@@ -323,6 +323,16 @@ async def test_a_login_that_was_refused_is_a_fault_of_its_config_folder_alone(
     assert await stage.fault() == ""
 
 
+async def test_the_status_shows_the_login_that_was_used_last(stage: Stage) -> None:
+    other = replace(stage.session, config_dir=stage.home / "work")
+    stage.plan(*NOT_LOGGED_IN)
+    await stage.fork()
+    assert "log in with /login" in await anyio.to_thread.run_sync(stage.backend.fault, None)
+    stage.plan(RESULT)
+    await stage.fork(session=other)
+    assert await anyio.to_thread.run_sync(stage.backend.fault, None) == ""
+
+
 @pytest.mark.parametrize("change", ["credentials", "account", "config"])
 async def test_a_changed_login_or_config_is_tried_again(stage: Stage, change: str) -> None:
     (stage.home / ".claude.json").write_text('{"numStartups": 1}')
