@@ -38,6 +38,9 @@ class Append(msgspec.Struct, frozen=True, kw_only=True):
     file: str
     append: str
 
+    def __repr__(self) -> str:
+        return f"Append({self.file!r}, {len(self.append)} characters)"
+
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     """What became of a case. `text` is the new MEMORY.md, null where it stays as it is.

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from memories import Entry, add, change, memory, remove, said, topic
 
 from memoryd.core.memory.document import BOM, new_text, repair
-from memoryd.ctl.apply import Answer, Case, answer, answers
+from memoryd.ctl.apply import Answer, Append, Case, answer, answers
 
 CRITICAL, FACTS = "CRITICAL RULES", "Architecture & Config Facts"
 TEXT = memory(["- Rule."], ["- One.", "- Two.", "- Three."], ["- Trap."])
@@ -293,6 +293,7 @@ def told(found: dict[str, Any]) -> bool:
 
 def test_no_repr_holds_text() -> None:
     case = Case(project="p", memory="secret", reply="secret", typed=("secret",))
+    assert "secret" not in repr(Append(file="a.md", append="secret"))
     assert "secret" not in repr(case) + repr(answer(case)) + repr(
         Answer(outcome="x", text="secret")
     )
