@@ -224,6 +224,7 @@ def test_masking_twice_is_masking_once(kind: str) -> None:
         ("https://telegram/bot123456789:AA" + "b" * 33, "https://telegram/[redacted:telegram-token]"),
         ("redis://:hunter2@cache:6379", "redis://:[redacted:url-password]@cache:6379"),
         ("https://u:p%40ss@host", "https://u:[redacted:url-password]@host"),
+        ("mysql://u:p@ss@host/db@2", "mysql://u:[redacted:url-password]@host/db@2"),
         ("%22ghp_" + "a1B2" * 9, "%22[redacted:github-token]"),
         (
             '"SecretAccessKey": "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"',
