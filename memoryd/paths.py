@@ -104,10 +104,18 @@ def private_dir_fault(path: Path) -> str:
     return ""
 
 
+def make_dir(path: Path) -> None:
+    """Make `path` and what is missing above it, all with mode 0700; raises OSError."""
+    # `parents` of `mkdir` takes the umask's word: 000 left a parent that everybody can write to.
+    if not path.parent.exists():
+        make_dir(path.parent)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
 def require_private_dir(path: Path) -> None:
     """Make `path` (mode 0700) where it is missing; raises UnsafePathError where it isn't private."""
     try:
-        path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        make_dir(path)
     except OSError as error:
         raise UnsafePathError(path, error.strerror or "cannot be made") from error
     if fault := private_dir_fault(path):

@@ -22,6 +22,22 @@ def home(tmp_path: Path) -> Path:
     return home
 
 
+class TestMaking:
+    def test_no_parent_is_left_to_the_umask(self, home: Path) -> None:
+        before = os.umask(0)
+        try:
+            paths.make_dir(home / "a" / "b")
+        finally:
+            os.umask(before)
+        made = (home / "a", home / "a" / "b")
+        assert [stat.S_IMODE(each.stat().st_mode) for each in made] == [0o700, 0o700]
+
+    def test_what_is_there_stays_as_it_is(self, home: Path) -> None:
+        home.chmod(0o750)
+        paths.make_dir(home)
+        assert stat.S_IMODE(home.stat().st_mode) == 0o750
+
+
 class TestHome:
     def test_the_environment_says_it(self) -> None:
         assert paths.home({"HOME": "/home/u"}) == Path("/home/u")

@@ -99,7 +99,7 @@ def render(target: Path, *, interpreter: Path, socket: Path, spool: Path) -> Pat
     """
     try:
         wanted = dict(_filled(template(), Places(interpreter, target, socket, spool)))
-        target.mkdir(mode=FOLDER_MODE, parents=True, exist_ok=True)
+        paths.make_dir(target)
         target.chmod(FOLDER_MODE)
         changed = [_replace(target, name, data) for name, data in wanted.items()]
         _remove_others(target, wanted)

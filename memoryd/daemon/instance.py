@@ -162,7 +162,7 @@ def _made(directory: Path, *, private: bool) -> None:
         paths.require_private_dir(directory)
         return
     try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+        paths.make_dir(directory)
     except OSError as error:
         raise StorageError(directory, "make", error.strerror or str(error)) from error
     # The memory may be linked into dotfiles: what counts is where the link leads.

@@ -15,6 +15,7 @@ from collections.abc import MutableMapping
 from functools import cache
 from typing import TYPE_CHECKING, Any, Final, TextIO
 
+from memoryd import paths
 from memoryd.core.text import printable
 from memoryd.errors import MemorydError
 
@@ -133,7 +134,7 @@ def _quiet_file(path: Path) -> logging.Handler:
     class QuietFile(_QuietHandler, RotatingFileHandler):
         """A file that stays small."""
 
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    paths.make_dir(path.parent)
     return QuietFile(path, maxBytes=FILE_LIMIT, backupCount=OLD_FILES, encoding="utf-8")
 
 
