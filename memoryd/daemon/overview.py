@@ -71,9 +71,9 @@ class Overview:
         last = await self._ledger.commit(lambda ledger: last_save(ledger, project))
         return self._line(project, last)
 
-    async def text(self, project: str, *, colour: bool) -> str:
-        """The project's status line as it is shown."""
-        line = await self.line(project)
+    async def text(self, project: str, *, colour: bool, off: bool = False) -> str:
+        """The project's status line as it is shown; `off`: to a session that is switched off."""
+        line = Line("off", self._clock.now()) if off else await self.line(project)
         return statusline.line(line.text, self._clock.hhmm(line.at), colour=colour)
 
     async def project(self, project: Project) -> ProjectStatus:

@@ -133,7 +133,8 @@ class AdminHandlers:
         project = await self._projects.of(directory, store=False)
         if project is None:
             return None
-        text = await self._overview().text(project.name, colour=not caller.shim.no_color)
+        off, colour = session is not None and session.off, not caller.shim.no_color
+        text = await self._overview().text(project.name, colour=colour, off=off)
         # the shim prints it as it is
         return RawAnswer(f"{text}\n".encode(), "text/plain; charset=utf-8") if text else None
 

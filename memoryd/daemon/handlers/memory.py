@@ -70,7 +70,8 @@ class MemoryHandlers:
         self._rooms.chooser.release()
         await self._backlog.hasten(name, message.session)
         if not waiting:
-            return Done(sentence=f"{name}: nothing is owed")
+            runs = self._rooms.runs.live(name) is not None
+            return Done(sentence=f"{name}: {'a save is running' if runs else 'nothing is owed'}")
         owed = plural(waiting, "owed turn")
         if self._projects.is_off(name):
             return Done(sentence=f"{name}: memory is off, {owed} not saved")
@@ -99,17 +100,17 @@ class MemoryHandlers:
         """No save starts for a while."""
         name = await self._places.named(message)
         until = self._clock.now() + message.seconds if message.seconds > 0 else PARKED
-        self._backlog.pause(name, until)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, until))
+        self._backlog.pause(name, until)
         when = self._until(until)
         return Done(sentence=f"{name or 'all projects'}: paused {when}; turns stay owed")
 
     async def resume(self, message: Resume, _: Caller) -> Done:
         """Saves start again."""
         name = await self._places.named(message)
+        await self._ledger.commit(lambda ledger: ledger.put_pause(name, 0.0))
         self._rooms.chooser.release()
         self._backlog.resume(name)
-        await self._ledger.commit(lambda ledger: ledger.put_pause(name, 0.0))
         return Done(sentence=f"{name or 'all projects'}: resumed")
 
     async def off(self, message: SwitchOff, _: Caller) -> Done:

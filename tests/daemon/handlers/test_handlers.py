@@ -1,0 +1,79 @@
+"""What a person asks, through the handlers, on the daemon's inner rooms."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import pytest
+from rooms import Home, quick_root
+from wire import CLOCK_BACKEND
+
+from memoryd.daemon.dispatch import RawAnswer
+from memoryd.errors import StorageError
+from memoryd.protocol import Pause, Save, StatuslineAsked, SwitchOff, SwitchOn
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
+    from rooms import Daemon, Talk
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+def anyio_backend() -> tuple[str, dict[str, Any]]:
+    return CLOCK_BACKEND
+
+
+@pytest.fixture
+async def home() -> AsyncIterator[Home]:
+    with quick_root() as root:
+        yield Home(root)
+
+
+async def test_save_says_that_one_runs(home: Home) -> None:
+    home.backend.hold = anyio.Event()
+    async with home.daemon() as daemon:
+        await home.talk().turn("remember FACT-1")
+        await home.backend.started.wait()
+        assert (await daemon.ask(Save(project="api"))).sentence == "api: a save is running"
+        home.backend.hold.set()
+        await daemon.quiet()
+        assert (await daemon.ask(Save(project="api"))).sentence == "api: nothing is owed"
+
+
+async def test_a_session_that_is_off_shows_it(home: Home) -> None:
+    async with home.daemon() as daemon:
+        talk = home.talk()
+        await talk.turn("remember FACT-1")
+        await daemon.quiet()
+        before = await shown(daemon, talk)
+        await daemon.ask(SwitchOff(session=talk.session))
+        assert (await shown(daemon, talk)).startswith("memory: off")
+        assert not (await daemon.overview.text("api", colour=False)).startswith("memory: off")
+        await daemon.ask(SwitchOn(session=talk.session))
+        assert await shown(daemon, talk) == before
+
+
+async def test_a_pause_that_is_not_kept_is_none(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with home.daemon() as daemon:
+        await home.talk().turn("remember FACT-1")
+        await daemon.quiet()
+
+        async def full(_: object) -> None:
+            raise StorageError(home.memory_root, "write", "no room")
+
+        with monkeypatch.context() as patch:
+            patch.setattr(daemon.ledger, "commit", full)
+            with pytest.raises(StorageError):
+                await daemon.ask(Pause())
+        assert daemon.overview.paused_until() == 0.0
+
+
+async def shown(daemon: Daemon, talk: Talk) -> str:
+    answer = await daemon.ask(StatuslineAsked(session_id=talk.session, cwd=str(talk.directory)))
+    assert isinstance(answer, RawAnswer)
+    return answer.body.decode().replace("\x1b[2m", "")
