@@ -13,6 +13,7 @@ from typing import Final
 
 _SPACE = re.compile(r"[ \t\n\r]*+")
 _STRING = re.compile(r'"(?:[^"\\\x00-\x1f]|\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4}))*+')
+_NUMBER = re.compile(r"[-0-9][-+.0-9eE]*+")
 _SURROGATE = re.compile(
     rb"(?<!\\)((?:\\\\)*+)"
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u[dD][89a-fA-F][0-9a-fA-F]{2})"
@@ -71,8 +72,8 @@ def _member_end(text: str, at: int) -> int:
         _, end = _DECODER.raw_decode(text, value)
     except (ValueError, RecursionError):
         return -1
-    # A number at the very end may have had more digits; every other value shows its own end.
-    return -1 if end == len(text) and text[value] in "-0123456789" else end
+    # A number that the data ends in may have gone on; every other value shows its own end.
+    return -1 if _NUMBER.fullmatch(text, value) else end
 
 
 def _value_start(text: str, at: int) -> int:

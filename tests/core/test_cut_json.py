@@ -67,8 +67,13 @@ def test_half_a_path_is_left_out() -> None:
     assert read(closed(cut, prefixes=TEXTS)) == {"session_id": "s"}
 
 
-def test_a_number_at_the_end_may_have_had_more_digits() -> None:
-    assert read(closed(b'{"a": true, "n": 12', prefixes=TEXTS)) == {"a": True}
+@pytest.mark.parametrize("cut", ["1", "-1", "12", "1.5", "1e", "1e+", "1.", "1e+1"])
+def test_a_number_that_may_go_on_is_left_out(cut: str) -> None:
+    assert closed(f'{{"a": true, "n": {cut}'.encode(), prefixes=TEXTS) == b'{"a": true}'
+    assert closed(f'{{"n": {cut}'.encode(), prefixes=TEXTS) is None
+
+
+def test_a_number_before_a_comma_is_whole() -> None:
     assert read(closed(b'{"a": true, "n": 12,', prefixes=TEXTS)) == {"a": True, "n": 12}
 
 
