@@ -32,7 +32,7 @@ docs: $(VENV)/.installed  ## the reference pages, made from the code
 	$(BIN)/python -m docs.generate
 
 torture: $(VENV)/.tools $(HOST)  ## the same tests with many more examples: hours
-	MEMORYD_TEST_PROFILE=torture $(BIN)/python -m pytest -q
+	MEMORYD_TEST_PROFILE=torture $(BIN)/python -m pytest -q --randomly-seed=$$(date +%s)
 
 clean:
 	rm -rf $(VENV) .cache build dist .coverage .hypothesis .mypy_cache .pytest_cache .ruff_cache
