@@ -91,6 +91,8 @@ class Saver:
         """The whole save. Each expected end is a value; what was written is in the ledger already."""
         forked: Forked | Failed | Later | None = None
         try:
+            if taken.owed.sure and taken.run.state not in PAID:
+                await self._warm(taken)
             reading = await self._load(taken)
             if isinstance(reading, Skipped | Failed | Lost):
                 return reading
@@ -104,6 +106,17 @@ class Saver:
             return await self._write(taken, reading, forked, reply)
         except MemorydError as error:
             return _not_saved(error, forked)
+
+    async def _warm(self, taken: Taken) -> None:
+        """Have what the fork will need started, beside the reading of the transcript.
+
+        Only as a hint: the choice that counts is made when it is forked.
+        """
+        rooms = self._rooms
+        choice = await to_thread.run_sync(rooms.chooser.choose, reference(taken.session))
+        backend = choice.backend
+        if backend is not None and rooms.holds.until(backend.name) <= rooms.clock.now():
+            backend.warm()
 
     # ── load ───────────────────────────────────────────────────────────────────────────────────────
 

@@ -14,6 +14,7 @@ from memories import memory
 from rooms import BASE, Home, adding, learning, quick_root, saying
 from wire import CLOCK_BACKEND, advance
 
+from memoryd.adapters.transcript_file import TranscriptFiles
 from memoryd.daemon.taking import Forked
 from memoryd.ports import ForkFailure, ForkReply
 from memoryd.protocol import EventShown, RunChanged, Usage
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from memoryd.core.failure import FailureKind
+    from memoryd.core.transcript import Reading
 
 pytestmark = pytest.mark.anyio
 
@@ -86,6 +88,35 @@ class TestDone:
             assert isinstance(told[-1], EventShown)
             assert told[-1].text == "MEMORY.md: created, 1 added"
             assert await daemon.event() == "MEMORY.md: created, 1 added"
+
+    async def test_the_backend_is_warmed_before_the_transcript_is_read(self, home: Home) -> None:
+        warmed = []
+
+        class Watched(TranscriptFiles):
+            def read(self, path: Path, root: Path, *, since: int) -> Reading:
+                warmed.append(home.backend.warmed)
+                return super().read(path, root, since=since)
+
+        async with home.daemon() as daemon:
+            daemon.transcripts = Watched()
+            await home.talk().turn("remember FACT-1")
+            await daemon.quiet()
+        assert (warmed, home.backend.warmed) == ([1], 1)
+
+    @pytest.mark.parametrize("why", ["no key", "it asked to wait", "perhaps nothing to read"])
+    async def test_nothing_is_warmed_that_will_not_be_asked(self, home: Home, why: str) -> None:
+        home.backend.fault_text = "no key" if why == "no key" else ""
+        async with home.daemon() as daemon:
+            if why == "it asked to wait":
+                daemon.holds.hold("fake", BASE + 3600)
+            talk = home.talk()
+            if why == "perhaps nothing to read":
+                await talk.notice("It ended.")
+                await talk.end()
+            else:
+                await talk.turn("remember FACT-1")
+            await daemon.quiet()
+        assert home.backend.warmed == 0
 
     async def test_texts_before_and_after_are_kept(self, home: Home) -> None:
         home.remember(memory(facts=["- old."]))
