@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 REPOSITORY = Path(__file__).parents[1]
 MADE_UP_KEY = "sk-made-up-for-a-test"
-LIMIT = 20.0
+LIMIT = 60.0
 """Seconds after which a test that waits for something gives up."""
 
 
@@ -193,6 +193,14 @@ class House:
         """All runs once so many have ended."""
         self.wait(lambda: sum(1 for run in self.runs() if run.ended_at) >= count)
         return self.runs()
+
+    def wait_skipped(self, count: int = 1) -> None:
+        """Until so many turns were found to hold nothing that is worth a save."""
+
+        def skipped() -> int:
+            return sum(1 for run in self.runs(skipped=True) if run.state == "skipped")
+
+        self.wait(lambda: skipped() >= count)
 
     def wait_idle(self, project: Path) -> ProjectStatus:
         """The project once it owes nothing and saves nothing."""

@@ -112,7 +112,8 @@ class Host:
             },
         }
         (self.config / ".claude.json").write_text(json.dumps(answered))
-        settings = {"permissions": {"defaultMode": "default"}}
+        # Else it asks now and then, in the midst of a session, for another mode as the default.
+        settings = {"permissions": {"defaultMode": "default", "disableAutoMode": "disable"}}
         (self.config / "settings.json").write_text(json.dumps(settings))
 
     def command(self, *arguments: str) -> list[str]:

@@ -166,7 +166,7 @@ def test_a_notice_that_only_got_words_is_skipped_and_read_by_the_next_save() -> 
     with real() as it, it.host.interactive("--allowedTools", "Bash") as terminal:
         terminal.submit("RUN-A-JOB")
         terminal.wait_for("FACT-9", 60)
-        it.house.wait(lambda: any(run.state == "skipped" for run in it.house.runs(skipped=True)))
+        it.house.wait_skipped()
         it.house.wait_idle(it.host.project)
         assert "FACT-9" not in it.memory
         submit_until_ready(terminal, "thanks")
