@@ -9,7 +9,8 @@ An expected outcome (skipped, refused, unreadable reply) is a value and has no e
     ├── AlreadyRunningError   nobody: another daemon serves (exit 75)
     ├── NotRunningError       the person starts the daemon (exit 3)
     ├── StorageError          a file could not be read or written: path and verb
-    │   └── NotUtf8Error      the person mends the file's encoding
+    │   ├── NotUtf8Error      the person mends the file's encoding
+    │   └── UnwrittenError    the person makes room: the ledger's file can't be written
     ├── LedgerError           the ledger can't be used
     │   └── NewerLedgerError  the person updates memoryd
     ├── TranscriptError       the named transcript is missing or not to be trusted
@@ -104,6 +105,17 @@ class NotUtf8Error(StorageError):
     def __init__(self, path: Path | str, offset: int) -> None:
         self.offset = offset
         super().__init__(path, "read", f"not UTF-8 at byte {offset}")
+
+
+class UnwrittenError(StorageError):
+    """The ledger's file could not be read or written: a full disk, one that fails.
+
+    Nothing of what was to be stored is, and the same will work once the disk does.
+    """
+
+    def __init__(self, path: Path, verb: str, cause: str) -> None:
+        super().__init__(path, verb, cause)
+        self.hint = f"df -h '{path.parent}'"
 
 
 class LedgerError(MemorydError):

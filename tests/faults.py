@@ -8,6 +8,7 @@ more, so that every point behind it raises `Killed` too.
 from __future__ import annotations
 
 import os
+import resource
 from contextlib import contextmanager
 from functools import wraps
 from itertools import count
@@ -149,6 +150,17 @@ class _File:
     def flush(self) -> None:
         self._faults.point("flush")
         self._real.flush()
+
+
+@contextmanager
+def disk_full(size: int) -> Iterator[None]:
+    """No file of this process grows above `size`."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 class FaultyLedger:

@@ -50,6 +50,7 @@ from memoryd.daemon.sessions import Sessions
 from memoryd.daemon.settings import LiveSettings
 from memoryd.daemon.silence import Silence
 from memoryd.daemon.standing import Standing
+from memoryd.daemon.unwritten import Unwritten
 from memoryd.daemon.work import SaveWork
 from memoryd.ports import ForkReply
 from memoryd.protocol import (
@@ -243,6 +244,7 @@ class Daemon:
             self.settings, self.clock, self.sessions, self.projects, self.backlog
         )
         self.overview = Overview(self, self.projects, self.backlog, self.loads)
+        self.unwritten = Unwritten()
         self.standing = Standing(self.clock.now(), home.root / "sock", self.settings)
         self.stopped = anyio.Event()
         self._ids = count(1)
@@ -259,10 +261,17 @@ class Daemon:
             self.backlog,
             lambda: self.loads,
             self.silence,
+            self.unwritten,
             self.home.state,
         )
         memory = MemoryHandlers(
-            self, places, self.projects, self.sessions, self.backlog, self.silence
+            self,
+            places,
+            self.projects,
+            self.sessions,
+            self.backlog,
+            self.silence,
+            self.unwritten,
         )
         admin = AdminHandlers(
             self,

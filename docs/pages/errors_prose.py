@@ -71,6 +71,17 @@ WARNINGS: dict[str, str] = {
         "Turns that wait for a login or a key could not be looked at. The sentence says why, for"
         " instance that the disk is full."
     ),
+    "events_lost": (
+        "The ledger could not be written for so long that its events filled the room in memory that"
+        " there is for them. Turns of which the hook could not leave an event in the spool either are"
+        " lost. The warning stays until a restart."
+    ),
+    "ledger_full": (
+        "The ledger can't be written, mostly because the disk is full, and neither may the hooks have"
+        " been able to leave their events in the spool: the daemon keeps them in memory. Make room and"
+        " don't stop the daemon before: the next event puts them into the ledger, or the next minute, or"
+        " `memoryctl save`."
+    ),
     "ledger_damaged": (
         "The ledger was damaged. It lies beside the new one under a name with a time stamp; what"
         " was owed in it is not saved any more. Memory files were not touched."
@@ -93,8 +104,9 @@ WARNINGS: dict[str, str] = {
         " its place; `memoryctl restart` once that is gone."
     ),
     "spool_stuck": (
-        "Events that hooks left while no daemon ran can't be read: their folder is open to others"
-        " or can't be changed. The hint is the command that mends it."
+        "Events that hooks left while no daemon ran can't be taken: their folder is open to others"
+        " or can't be changed, or the ledger can't be written. They stay there until it can. The hint is"
+        " the command that mends it."
     ),
 }
 

@@ -14,7 +14,13 @@ from itertools import count
 from typing import TYPE_CHECKING
 
 from memoryd.adapters.ledger_schema import APPLICATION_ID, MIGRATIONS, migrate
-from memoryd.errors import LedgerError, MemorydError, NewerLedgerError, StorageError
+from memoryd.errors import (
+    LedgerError,
+    MemorydError,
+    NewerLedgerError,
+    StorageError,
+    UnwrittenError,
+)
 from memoryd.paths import require_private_dir
 
 if TYPE_CHECKING:
@@ -75,13 +81,13 @@ def open_file(path: Path) -> tuple[sqlite3.Connection, Path | None]:
 
 
 def translated(error: sqlite3.Error | MemoryError, path: Path, verb: str) -> MemorydError:
-    """What a failed statement means: the disk (StorageError), or the ledger itself (LedgerError)."""
+    """What a failed statement means: the disk (UnwrittenError), or the ledger itself (LedgerError)."""
     if isinstance(error, MemoryError):
-        return StorageError(path, verb, "out of memory")
+        return UnwrittenError(path, verb, "out of memory")
     if _is_damage(error):
         return LedgerError(path, f"damaged ({error}); a restart moves it aside")
     if isinstance(error, sqlite3.OperationalError):
-        return StorageError(path, verb, str(error))
+        return UnwrittenError(path, verb, str(error))
     return LedgerError(path, str(error))
 
 

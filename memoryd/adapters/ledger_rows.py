@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 import msgspec
 
 from memoryd.adapters.ledger_file import companion, translated
-from memoryd.errors import LedgerError, StorageError
+from memoryd.errors import LedgerError, UnwrittenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ Value = str | int | float | bytes | None
 Row = tuple[Value, ...]
 
 
-class TransactionLostError(StorageError):
+class TransactionLostError(UnwrittenError):
     """SQLite gave up the whole transaction, not the one statement: a full disk, a failing one."""
 
 
@@ -56,7 +56,7 @@ class Rows:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """On disk when this ends; nothing of it where it raises. Raises StorageError, LedgerError."""
+        """On disk when this ends; nothing of it where it raises. Raises UnwrittenError, LedgerError."""
         self._execute("BEGIN IMMEDIATE")
         try:
             yield

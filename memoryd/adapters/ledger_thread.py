@@ -85,7 +85,7 @@ class LedgerThread:
         """`work`'s result, once its changes are on disk; what it raises, and then none of them are.
 
         `work` runs in the ledger's thread and must not wait for anything. A caller that is cancelled
-        does not take its work back. Raises StorageError where the commit failed: nothing was kept;
+        does not take its work back. Raises UnwrittenError where the commit failed: nothing was kept;
         LedgerError after the end.
         """
         if self._closed:

@@ -42,6 +42,7 @@ from memoryd.daemon.settings import LiveSettings
 from memoryd.daemon.silence import Silence
 from memoryd.daemon.spool import Spool
 from memoryd.daemon.standing import Standing
+from memoryd.daemon.unwritten import Unwritten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -89,6 +90,7 @@ async def _live(env: Mapping[str, str], config: Config, instance: Instance, open
         tasks.start_soon(app.rounds.run)
         tasks.start_soon(app.settle_in)
         await app.server.serve()
+        await app.unwritten.end()
         tasks.cancel_scope.cancel()
     log.info("stopped")
 
@@ -114,6 +116,7 @@ class App:
         sessions = Sessions(ledger, self.clock, size_of)
         self.backlog = Backlog(self, lambda: self.work)
         self.silence = Silence(self.settings, self.clock, sessions, self.projects, self.backlog)
+        self.unwritten = Unwritten()
         self.standing = Standing(self.clock.now(), paths.socket_path(env), self.settings)
         places = Places(self.projects, sessions)
         turn = TurnHandlers(
@@ -123,9 +126,12 @@ class App:
             self.backlog,
             lambda: self.loads,
             self.silence,
+            self.unwritten,
             state,
         )
-        memory = MemoryHandlers(self, places, self.projects, sessions, self.backlog, self.silence)
+        memory = MemoryHandlers(
+            self, places, self.projects, sessions, self.backlog, self.silence, self.unwritten
+        )
         admin = AdminHandlers(
             self,
             places,
@@ -139,9 +145,9 @@ class App:
         spool = Spool(paths.spool_dir(state), dispatcher)
         listeners = [bind(self.standing.socket), bind(paths.control_path(state))]
         self.server = Server(dispatcher, listeners, unheard=self.look_for_spooled)
-        self.rounds = Rounds(self, instance, self.server, spool, self.backlog)
+        self.rounds = Rounds(self, instance, self.server, self.unwritten, spool, self.backlog)
         self.standing.tell(self.settings.warnings, lambda: list(instance.warnings))
-        self.standing.tell(self.rounds.warnings)
+        self.standing.tell(self.unwritten.warnings, self.rounds.warnings)
         self.standing.count(spool.waiting)
         if opened.moved_aside is not None:
             self.standing.note_moved_aside(opened.moved_aside)

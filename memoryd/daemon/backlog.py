@@ -119,6 +119,10 @@ class Backlog:
     def waiting(self, project: str) -> int:
         return self._queue.waiting(project)
 
+    def saving(self, project: str) -> bool:
+        """Whether a save of the project was started and has not ended."""
+        return project in self._scopes
+
     def paused_until(self, project: str) -> float:
         return self._queue.paused_until(project)
 

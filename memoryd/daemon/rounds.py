@@ -6,13 +6,14 @@ other timer wakes an idle daemon.
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import anyio
 from anyio import lowlevel
 
 from memoryd.daemon import log
-from memoryd.errors import MemorydError
+from memoryd.errors import MemorydError, UnwrittenError
 from memoryd.protocol import Warned
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.server import Server
     from memoryd.daemon.spool import Spool
+    from memoryd.daemon.unwritten import Unwritten
 
 ROUND = 60.0
 DAY = 86_400.0
@@ -35,11 +37,18 @@ class Rounds:
     """Goes round for as long as the daemon lives; begins with what waited for its start."""
 
     def __init__(
-        self, rooms: Rooms, instance: Instance, server: Server, spool: Spool, backlog: Backlog
+        self,
+        rooms: Rooms,
+        instance: Instance,
+        server: Server,
+        unwritten: Unwritten,
+        spool: Spool,
+        backlog: Backlog,
     ) -> None:
         self._rooms = rooms
         self._instance = instance
         self._server = server
+        self._unwritten = unwritten
         self._spool = spool
         self._backlog = backlog
         self._pruned_at = 0.0
@@ -81,6 +90,8 @@ class Rounds:
             self._faults.pop(code, None)
 
     async def _drain(self) -> None:
+        with suppress(UnwrittenError):  # what waits there is told already
+            await self._unwritten.write()
         while (await self._spool.drain()).more:
             await lowlevel.checkpoint()
 

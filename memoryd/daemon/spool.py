@@ -25,13 +25,15 @@ from memoryd.daemon import log
 from memoryd.daemon.caller import Peer
 from memoryd.daemon.dispatch import Stream
 from memoryd.daemon.http import Exchange, Request
-from memoryd.errors import RequestError, StorageError, UnsafePathError
+from memoryd.errors import RequestError, StorageError, UnsafePathError, UnwrittenError
 from memoryd.protocol import BODY_LIMIT, HEADER_LIMIT
 
 if TYPE_CHECKING:
+    from collections.abc import Awaitable
     from pathlib import Path
 
     from memoryd.daemon.dispatch import Dispatcher
+    from memoryd.daemon.http import Answer
 
 NAME = re.compile(r"\d{16,20}-[0-9a-f]{8,64}\.http\Z")
 """Sorted by name is sorted by time: the shim pads the number."""
@@ -91,7 +93,8 @@ class Spool:
 
         A file that is no whole event of ours is put aside. An event that the daemon fails on stops
         the call, so that none overtakes it; the third time it is put aside. Raises UnsafePathError
-        where others can write in the folder, StorageError where it can't be read or changed.
+        where others can write in the folder, StorageError where it can't be read or changed, and
+        UnwrittenError where the ledger takes no event: that is no fault of this one, and it stays.
         """
         # The look that an idle daemon takes every minute wakes no thread.
         if self._stamp() == self._empty_since:
@@ -120,7 +123,9 @@ class Spool:
         if not self._dispatcher.takes_event(request):
             return "is no event"
         work = self._dispatcher.answer(request, Peer(os.geteuid()), None)
-        answer = await self._dispatcher.contained(work, request)
+        answer = await self._dispatcher.contained(_or_unwritten(work), request)
+        if isinstance(answer, UnwrittenError):
+            raise answer
         assert not isinstance(answer, Stream)
         if answer.status >= HTTPStatus.INTERNAL_SERVER_ERROR:
             self._failures[name] = self._failures.get(name, 0) + 1
@@ -192,6 +197,13 @@ class Spool:
         with suppress(OSError):
             if time.time() - file.lstat().st_mtime > TORN_AFTER:
                 file.unlink()
+
+
+async def _or_unwritten(work: Awaitable[Answer | Stream]) -> Answer | Stream | UnwrittenError:
+    try:
+        return await work
+    except UnwrittenError as error:
+        return error
 
 
 def _fault(found: os.stat_result) -> str:

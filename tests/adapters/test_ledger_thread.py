@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import resource
 import threading
 from contextlib import contextmanager
 from functools import partial
@@ -10,12 +9,13 @@ import anyio
 import ledgers
 import pytest
 from blockbuster import blockbuster_ctx
+from faults import disk_full
 
 from memoryd.adapters.ledger import Ledger
 from memoryd.adapters.ledger_file import companion
 from memoryd.adapters.ledger_rows import TransactionLostError
 from memoryd.adapters.ledger_thread import LedgerThread
-from memoryd.errors import LedgerError, MemorydError, StorageError
+from memoryd.errors import LedgerError, MemorydError, StorageError, UnwrittenError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -178,23 +178,12 @@ async def test_a_commit_that_fails_is_told_to_all_and_the_next_one_works(
                 while len(callers.got) < 3:
                     await anyio.lowlevel.checkpoint()
         errors = [callers.got[name] for name in ("a", "b")]
-        assert [type(error) for error in errors] == [StorageError, StorageError]
+        assert [type(error) for error in errors] == [UnwrittenError, UnwrittenError]
         assert str(errors[0]).startswith(f"cannot write {path}: ")
         assert errors[0] is not errors[1]
         assert isinstance(callers.got["bad"], ZeroDivisionError)
         await thread.commit(owe("after"))
     assert kept(path) == {"before", "after"}
-
-
-@contextmanager
-def disk_full(size: int) -> Iterator[None]:
-    """No file of this process grows above `size`."""
-    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
 async def test_a_transaction_that_is_lost_in_the_middle_is_told_to_all(

@@ -12,7 +12,7 @@ from wire import event, request
 from memoryd.daemon import spool as spool_module
 from memoryd.daemon.dispatch import Dispatcher
 from memoryd.daemon.spool import Drained, Spool
-from memoryd.errors import RequestError, StorageError, UnsafePathError
+from memoryd.errors import RequestError, StorageError, UnsafePathError, UnwrittenError
 from memoryd.protocol import Done, GetVersion, Message, Shutdown, TurnEnded
 
 if TYPE_CHECKING:
@@ -271,3 +271,15 @@ async def test_a_refusal_of_the_handler_is_final(desk: Desk) -> None:
     name = desk.leave(1)
     desk.failing = [RequestError(409, "x", "y")]
     assert await desk.spool.drain() == Drained(0, (name,))
+
+
+async def test_an_event_that_the_ledger_has_no_room_for_stays_however_often(desk: Desk) -> None:
+    name = desk.leave(1)
+    full = UnwrittenError(Path("/s/ledger.sqlite3"), "write", "database or disk is full")
+    desk.failing = [full] * 5
+    for _ in range(5):
+        with pytest.raises(UnwrittenError):
+            await desk.spool.drain()
+    assert desk.there() == [name]
+    assert await desk.spool.drain() == Drained(1)
+    assert desk.got == ["s1"]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.sessions import Sessions
     from memoryd.daemon.silence import Silence
+    from memoryd.daemon.unwritten import Unwritten
     from memoryd.protocol import (
         Cancel,
         GetMemory,
@@ -40,6 +41,7 @@ class MemoryHandlers:
         sessions: Sessions,
         backlog: Backlog,
         silence: Silence,
+        unwritten: Unwritten,
     ) -> None:
         self._rooms = rooms
         self._clock = rooms.clock
@@ -49,6 +51,7 @@ class MemoryHandlers:
         self._sessions = sessions
         self._backlog = backlog
         self._silence = silence
+        self._unwritten = unwritten
 
     async def memory(self, message: GetMemory, _: Caller) -> MemoryText:
         """MEMORY.md of the project."""
@@ -63,6 +66,7 @@ class MemoryHandlers:
 
     async def save(self, message: Save, _: Caller) -> Done:
         """Owed turns start at once, also those that wait between two tries, and those left unread."""
+        await self._unwritten.write()
         project = await self._places.chosen(message)
         name = project.name
         await self._ask_for_unread(project, message.session)
@@ -70,8 +74,8 @@ class MemoryHandlers:
         self._rooms.chooser.release()
         await self._backlog.hasten(name, message.session)
         if not waiting:
-            runs = self._rooms.runs.live(name) is not None
-            return Done(sentence=f"{name}: {'a save is running' if runs else 'nothing is owed'}")
+            found = "a save is running" if self._backlog.saving(name) else "nothing is owed"
+            return Done(sentence=f"{name}: {found}")
         owed = plural(waiting, "owed turn")
         if self._projects.is_off(name):
             return Done(sentence=f"{name}: memory is off, {owed} not saved")

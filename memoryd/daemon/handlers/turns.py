@@ -15,6 +15,7 @@ import msgspec
 from memoryd.core import turns
 from memoryd.daemon.dispatch import RawAnswer
 from memoryd.daemon.sessions import Asking, Known, is_headless
+from memoryd.errors import UnwrittenError
 from memoryd.ports import SessionRow
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.projects import Project, Projects
     from memoryd.daemon.sessions import Sessions
     from memoryd.daemon.silence import Silence
+    from memoryd.daemon.unwritten import Unwritten
     from memoryd.protocol import (
         HookEvent,
         PromptSubmitted,
@@ -50,6 +52,7 @@ class TurnHandlers:
         backlog: Backlog,
         loads: Callable[[], Loads],
         silence: Silence,
+        unwritten: Unwritten,
         state: Path,
     ) -> None:
         self._config = config
@@ -58,6 +61,7 @@ class TurnHandlers:
         self._backlog = backlog
         self._loads = loads
         self._silence = silence
+        self._unwritten = unwritten
         self._state = state
         self._config_dir = str(config().home / ".claude")
         """Of a session that names none."""
@@ -75,7 +79,13 @@ class TurnHandlers:
             return None
         if first:
             step = partial(_started, source=event.source)
-            await self._pass(event, caller, row, project, step, from_now=True)
+            begin = partial(self._pass, event, caller, row, project, step, from_now=True)
+            try:
+                await self._unwritten.take(event, caller, begin)
+            except UnwrittenError:
+                if caller.spooled:
+                    raise
+                # it waits: a full disk takes no memory from the session
         if caller.spooled:
             return None
         return _context(event, await self._loads().part(event, caller, project))
@@ -118,6 +128,21 @@ class TurnHandlers:
         from_now: bool = False,
     ) -> bool:
         """Whether the event counts."""
+        work = partial(
+            self._counted, event, caller, step, answer=answer, ended=ended, from_now=from_now
+        )
+        return await self._unwritten.take(event, caller, work)
+
+    async def _counted(
+        self,
+        event: HookEvent,
+        caller: Caller,
+        step: Callable[[Turn], tuple[Turn, Ask | None]],
+        *,
+        answer: str,
+        ended: bool,
+        from_now: bool,
+    ) -> bool:
         row = await self._session(event, caller)
         if row is None or self._headless(row) != "full":
             return False
@@ -147,10 +172,13 @@ class TurnHandlers:
         self._silence.note(seen.row)
         if seen.owed is not None:
             owed = seen.owed
-            stored = await self._projects.of(row.directory, store=True)
-            if stored is not None and stored.name != owed.project:
-                owed = await self._sessions.rename(owed, stored.name)
-            self._backlog.owe(owed)
+            try:
+                stored = await self._projects.of(row.directory, store=True)
+                if stored is not None and stored.name != owed.project:
+                    owed = await self._sessions.rename(owed, stored.name)
+            finally:
+                # It is in the ledger, and the event would be a double the next time.
+                self._backlog.owe(owed)
 
     async def _session(self, event: HookEvent, caller: Caller) -> SessionRow | None:
         """The session as the event shows it; None where the event does not count."""
