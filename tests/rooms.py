@@ -280,6 +280,7 @@ class Daemon:
             self.sessions,
             lambda: self.overview,
             self.standing,
+            anyio.lowlevel.checkpoint,
             self.stopped.set,
         )
         return app._handlers(turn, memory, admin)

@@ -14,7 +14,7 @@ from threading import Event
 from typing import TYPE_CHECKING
 
 import pytest
-from house import REPOSITORY, house
+from house import REPOSITORY, adding, house, saying
 from wire import short_dir
 
 from memoryd import __main__, __version__
@@ -190,6 +190,17 @@ class TestProcess:
             assert process.wait(STOP_LIMIT) == 0
         assert "stopped" in log.read_text()
         assert (folder / "stderr").read_bytes() == b""
+
+    def test_a_deleted_socket_is_back_with_the_next_status(self) -> None:
+        with house(lambda _: saying(adding("FACT-1 holds."))) as home:
+            session = home.session(home.project())
+            session.start()
+            home.client.socket.unlink()
+            session.turn("the build needs node 20, remember that")
+            assert home.status().warnings == []
+            assert home.client.socket.exists()
+            home.wait_saved()
+            assert "FACT-1 holds." in home.memory()
 
     @pytest.mark.parametrize("signals", [[signal.SIGINT], [signal.SIGTERM] * 2])
     def test_a_stop_while_the_model_thinks(self, signals: list[signal.Signals]) -> None:

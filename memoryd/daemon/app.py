@@ -139,6 +139,7 @@ class App:
             sessions,
             lambda: self.overview,
             self.standing,
+            self.look,
             self.stop,
         )
         dispatcher = Dispatcher(_handlers(turn, memory, admin))
@@ -231,6 +232,10 @@ class App:
     def look_for_spooled(self) -> None:
         """A shim did not wait for its answer: it may have left the event in the spool."""
         self.rounds.unheard()
+
+    async def look(self) -> None:
+        """Somebody asks how things stand."""
+        await self.rounds.look()
 
     def stop(self) -> None:
         """No new work; what was asked is answered."""

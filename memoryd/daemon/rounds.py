@@ -72,8 +72,12 @@ class Rounds:
             next_round = anyio.current_time() + ROUND
             await self._step("retention", self._prune)
             await self._step("lock_lost", self._renew)
-            await self._step("socket_lost", self._mend)
+            await self.look()
             await self._step("credentials", self._backlog.retry_credentials)
+
+    async def look(self) -> None:
+        """Somebody asks how things stand: a socket that was deleted is made again now."""
+        await self._step("socket_lost", self._mend)
 
     def unheard(self) -> None:
         """A client left before its answer came: a shim then leaves its event in the spool."""
@@ -112,3 +116,4 @@ class Rounds:
     async def _mend(self) -> None:
         if await self._server.mend():
             log.warning("a deleted socket was made again")
+            self.unheard()  # shims found none meanwhile

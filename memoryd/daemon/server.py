@@ -65,6 +65,7 @@ class Server:
         self._waiting_for_slots = 0
         self._changed = anyio.Event()
         self._stopping = anyio.Event()
+        self._mending = anyio.Lock()
         self._tasks: TaskGroup | None = None
         self._accepting: TaskGroup | None = None
 
@@ -90,21 +91,12 @@ class Server:
         self._stopping.set()
 
     async def mend(self) -> int:
-        """Bind each socket again whose file was deleted; how many. Meant for once a minute.
+        """Bind each socket again whose file was deleted; how many. Meant for once in a while.
 
         Raises AlreadyRunningError where another process listens there now, and what `bind` raises.
         """
-        assert self._accepting is not None
-        self._end(*self._retired)
-        self._retired.clear()
-        for index, listener in enumerate(self._listeners):
-            # A look at one name; a thread for it would wake an idle daemon thrice more.
-            if not listener.is_ours():
-                # The old one keeps its loop until the next call, for what had connected before.
-                self._retired.append(listener)
-                self._listeners[index] = await to_thread.run_sync(listener.rebound)
-                self._accepting.start_soon(self._accept_all, self._listeners[index])
-        return len(self._retired)
+        async with self._mending:
+            return await self._mend()
 
     def spawn(self, task: Callable[[], Coroutine[Any, Any, None]]) -> None:
         """Start a task of a connection; it ends with the server at the latest."""
@@ -120,6 +112,19 @@ class Server:
         if self._waiting_for_slots:
             self._changed.set()
             self._changed = anyio.Event()
+
+    async def _mend(self) -> int:
+        assert self._accepting is not None
+        self._end(*self._retired)
+        self._retired.clear()
+        for index, listener in enumerate(self._listeners):
+            # A look at one name; a thread for it would wake an idle daemon thrice more.
+            if not listener.is_ours():
+                self._listeners[index] = await to_thread.run_sync(listener.rebound)
+                # The old one keeps its loop until the next call, for what had connected before.
+                self._retired.append(listener)
+                self._accepting.start_soon(self._accept_all, self._listeners[index])
+        return len(self._retired)
 
     async def _accept_all(self, listener: Listener) -> None:
         """Until the listener is told to close and nobody waits on it any more; closes it."""

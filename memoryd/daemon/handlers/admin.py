@@ -13,7 +13,7 @@ from memoryd.errors import RequestError
 from memoryd.protocol import GENERATION, Done, RunList, Status, Statusline, Version
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Awaitable, Callable
 
     from memoryd.daemon.caller import Caller
     from memoryd.daemon.overview import Overview
@@ -40,7 +40,10 @@ LOG_LIMIT = 1000
 
 
 class AdminHandlers:
-    """Handlers that look, and the one that ends; `stop` begins the daemon's end."""
+    """Handlers that look, and the one that ends.
+
+    `look` mends what can be mended before it is told, `stop` begins the daemon's end.
+    """
 
     def __init__(
         self,
@@ -50,6 +53,7 @@ class AdminHandlers:
         sessions: Sessions,
         overview: Callable[[], Overview],
         standing: Standing,
+        look: Callable[[], Awaitable[None]],
         stop: Callable[[], None],
     ) -> None:
         self._config = rooms.config
@@ -60,6 +64,7 @@ class AdminHandlers:
         self._sessions = sessions
         self._overview = overview
         self._standing = standing
+        self._look = look
         self._stop = stop
 
     async def version(self, _message: GetVersion, _caller: Caller) -> Version:
@@ -73,6 +78,7 @@ class AdminHandlers:
 
     async def status(self, message: GetStatus, _caller: Caller) -> Status:
         """The daemon, its backends, and all projects, the asked one first."""
+        await self._look()
         projects = [self._projects.named(name) for name in self._projects.names()]
         if await self._places.named(message):
             first = await self._places.chosen(message)
