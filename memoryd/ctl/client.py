@@ -49,6 +49,17 @@ class SaidNoError(MemorydError):
         return self.problem.sentence
 
 
+class NotSentError(MemorydError):
+    """What was typed can't stand in a message: `text` is not UTF-8."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        super().__init__(text)
+
+    def __str__(self) -> str:
+        return f"not UTF-8: {self.text}"
+
+
 class GenerationError(MemorydError):
     """Daemon and memoryctl speak different generations of the protocol."""
 
@@ -64,7 +75,10 @@ class GenerationError(MemorydError):
 
 
 class Client:
-    """Requests to the daemon of `env`. Each raises NotRunningError, SaidNoError, GenerationError."""
+    """Requests to the daemon of `env`. Each raises NotRunningError, SaidNoError, GenerationError.
+
+    What asks with a message raises NotSentError, too.
+    """
 
     def __init__(self, env: Mapping[str, str], *, limit: float = ANSWER_LIMIT) -> None:
         state = paths.state_dir(env)
@@ -85,8 +99,9 @@ class Client:
         method, name = _ROUTE_OF[type(message)]
         target, body = f"/v{GENERATION}/{name}", b""
         if method == "GET":
-            target += f"?{urlencode(_query(message))}"
+            target += f"?{_query(message)}"
         else:
+            _require_utf8(message)
             body = msgspec.json.encode(message)
         return self.exchange(method, target, body)
 
@@ -100,7 +115,7 @@ class Client:
         """The JSON lines of a stream, as they come, however long the daemon is silent."""
         _, name = _ROUTE_OF[type(message)]
         rest = b""
-        target = f"/v{GENERATION}/{name}?{urlencode(_query(message))}"
+        target = f"/v{GENERATION}/{name}?{_query(message)}"
         for chunk in self.stream("GET", target, b""):
             *whole, rest = (rest + chunk).split(b"\n")
             yield from whole
@@ -202,6 +217,15 @@ def _hinted(path: Path, fact: str, hint: str) -> NotRunningError:
     return found
 
 
+def is_utf8(text: str) -> bool:
+    """Whether a word that was typed, or a path, was UTF-8; what was not has lone surrogates."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def decoded(data: bytes, reply: type[M]) -> M:
     """The message in a body; raises SaidNoError where it is none."""
     try:
@@ -255,12 +279,22 @@ def _is_older(generation: str) -> bool:
     return generation.isdigit() and int(generation) < GENERATION
 
 
-def _query(message: Message) -> dict[str, str]:
+def _query(message: Message) -> str:
+    _require_utf8(message)
     fields = msgspec.to_builtins(message)
-    return {
-        name: str(value).lower() if isinstance(value, bool) else str(value)
-        for name, value in fields.items()
-    }
+    return urlencode(
+        {
+            name: str(value).lower() if isinstance(value, bool) else str(value)
+            for name, value in fields.items()
+        }
+    )
+
+
+def _require_utf8(message: Message) -> None:
+    for name in message.__struct_fields__:
+        value = getattr(message, name)
+        if isinstance(value, str) and not is_utf8(value):
+            raise NotSentError(value)
 
 
 def _problem(status: int, data: bytes) -> Problem:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd import __version__, paths
 from memoryd.core.text import plural
-from memoryd.ctl.client import SaidNoError, decoded
+from memoryd.ctl.client import SaidNoError, decoded, is_utf8
 from memoryd.ctl.main import NOT_RUNNING
 from memoryd.ctl.options import HERE, THIS_SESSION
 from memoryd.errors import MemorydError, NotRunningError
@@ -55,6 +55,8 @@ LINE_REFRESH = 5
 
 ROOM_HINT = "df -h"
 
+NOT_UTF8 = "the name of the directory that this was typed in is not UTF-8"
+
 
 class NotTypedError(MemorydError):
     """What was typed does not say enough, and its surroundings neither."""
@@ -94,11 +96,15 @@ def status(typed: Namespace, shell: Shell) -> int:
         shell.json(body)
         return 0
     from memoryd.ctl import screens  # noqa: PLC0415  --json needs none
+    from memoryd.ctl.troubles import Trouble  # noqa: PLC0415
 
     found = decoded(body, Status)
-    fault = _room_fault(shell, found.memory_root)
-    seen = (screens.Trouble(fault, ROOM_HINT),) if fault else ()
-    view = _view(shell)._replace(verbose=typed.verbose, seen=seen)
+    seen = []
+    if fault := _room_fault(shell, found.memory_root):
+        seen.append(Trouble(fault, ROOM_HINT))
+    if not typed.project and not is_utf8(shell.directory):
+        seen.append(Trouble(f"{NOT_UTF8}, so it can have no memory", tone="warn"))
+    view = _view(shell)._replace(verbose=typed.verbose, seen=tuple(seen))
     shell.show(screens.status(found, view))
     return 0
 
@@ -185,7 +191,7 @@ def raw(typed: Namespace, shell: Shell) -> int:
     """One request as it is; the answer as it comes."""
     route = typed.route
     target = route if route.startswith("/") else f"/v{GENERATION}/{route}"
-    body = shell.stdin.read() if typed.body == "-" else typed.body.encode()
+    body = shell.stdin.read() if typed.body == "-" else typed.body.encode(errors="surrogateescape")
     from memoryd.ctl.shell import escaped  # noqa: PLC0415  only here
 
     decoder = codecs.getincrementaldecoder("utf-8")("replace")
@@ -255,10 +261,16 @@ def _do(message: Message, typed: Namespace, shell: Shell) -> int:
 def _place(typed: Namespace, shell: Shell) -> Place:
     if typed.project and typed.project != HERE:
         return Place(project=typed.project)
-    if not shell.directory and not shell.session:
-        fact = "the directory that this was typed in is gone"
+    directory = _directory(shell)
+    if not directory and not shell.session:
+        fact = NOT_UTF8 if shell.directory else "the directory that this was typed in is gone"
         raise NotTypedError(fact, f"memoryctl {typed.command} --project NAME")
-    return Place(inside=shell.session, cwd=shell.directory)
+    return Place(inside=shell.session, cwd=directory)
+
+
+def _directory(shell: Shell) -> str:
+    """Where it was typed; empty where no message can say it."""
+    return shell.directory if is_utf8(shell.directory) else ""
 
 
 def _place_if_asked(typed: Namespace, shell: Shell) -> Place:
@@ -281,7 +293,7 @@ def _switched(typed: Namespace, shell: Shell) -> tuple[str, Place]:
 
 
 def _status_body(typed: Namespace, shell: Shell) -> bytes:
-    place = Place(typed.project) if typed.project else Place("", shell.session, shell.directory)
+    place = Place(typed.project) if typed.project else Place("", shell.session, _directory(shell))
     try:
         return shell.client.ask_raw(GetStatus(**place._asdict()))
     except SaidNoError as error:

@@ -45,7 +45,10 @@ def _show_answer(found: Answer, case: Case, shell: Shell) -> None:
     if text is not None:
         shell.text(text)
     if found.event:
-        shell.note(found.event)
+        from memoryd.core.memory.files import FAILED_REPLY_FILE  # noqa: PLC0415  as in `apply`
+
+        # A save keeps the reply; here it stays where it came from.
+        shell.note(found.event.removesuffix(f"; kept in {FAILED_REPLY_FILE}"))
     if found.error and (not found.event or found.error not in found.event):
         shell.note(f"error: {found.error}")
     for topic in found.topics:

@@ -156,7 +156,9 @@ def logs(page: ArgumentParser) -> None:
 
 def raw(page: ArgumentParser) -> None:
     page.add_argument("method", metavar="METHOD", choices=("GET", "POST"), help="GET or POST")
-    page.add_argument("route", metavar="ROUTE", help="such as `status` or `/v1/log?limit=5`")
+    page.add_argument(
+        "route", metavar="ROUTE", type=_route, help="such as `status` or `/v1/log?limit=5`"
+    )
     page.add_argument("body", metavar="BODY", nargs="?", default="", help="JSON; - for stdin")
 
 
@@ -166,6 +168,13 @@ def completion(page: ArgumentParser) -> None:
 
 def demo(page: ArgumentParser) -> None:
     page.add_argument("--keep", action="store_true", help="leave the demo's folder as it is")
+
+
+def _route(text: str) -> str:
+    """Anything else would be another request than the one that was typed."""
+    if not text.isascii() or not text.isprintable() or " " in text or not text:
+        raise ArgumentTypeError(f"no route: {text!a}")
+    return text
 
 
 def _count(text: str) -> int:

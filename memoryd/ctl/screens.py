@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from memoryd import __version__
 from memoryd.core.memory.document import HARD_CHARACTERS, HARD_LINES, SOFT_CHARACTERS, SOFT_LINES
 from memoryd.core.memory.report import FRONT
 from memoryd.core.text import plural
 from memoryd.ctl.render import Column, Fields, Gap, Say, Span, Table, line, status_line
-from memoryd.ctl.words import FOREVER, age, clock, number, short, tilde
+from memoryd.ctl.troubles import Trouble, troubles
+from memoryd.ctl.words import age, clock, number, short, tilde, until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,14 +25,6 @@ COMPACT_FROM = 6
 
 SHORT_SESSION, SHORT_RUN = 8, 6
 """Characters of an id, as the log shows them; `show` takes the start of a run's id."""
-
-
-class Trouble(NamedTuple):
-    """What is wrong, and the command that mends it (or empty)."""
-
-    sentence: str
-    hint: str = ""
-    tone: Tone = "bad"
 
 
 class View(NamedTuple):
@@ -64,21 +56,6 @@ def status(found: Status, view: View) -> list[Element]:
     return elements
 
 
-def troubles(found: Status, now: float) -> list[Trouble]:
-    """All that is wrong, the worst first."""
-    return [
-        *(Trouble(each.sentence, each.hint) for each in found.warnings),
-        *_backend_troubles(found),
-        *_pause_of_all(found, now),
-        *(
-            trouble
-            for project in found.projects
-            for trouble in _project_troubles(project, max(now, found.paused_until), now)
-        ),
-        *_version_trouble(found.version),
-    ]
-
-
 def _opening(found: Status, view: View) -> Iterator[Element]:
     wrong = [*view.seen, *troubles(found, view.now)]
     for trouble in wrong:
@@ -96,44 +73,6 @@ def _work(found: Status) -> str:
         behind = f", {plural(owed, 'turn')} owed behind" if owed else ""
         return f"{plural(running, 'save')} running{behind}"
     return f"{plural(owed, 'turn')} owed" if owed else "nothing is owed"
-
-
-def _backend_troubles(found: Status) -> Iterator[Trouble]:
-    if found.backends and not any(backend.works for backend in found.backends):
-        reasons = "; ".join(f"{each.name}: {each.reason}" for each in found.backends)
-        yield Trouble(f"no save can run, turns stay owed: {reasons}", "memoryctl config path")
-
-
-def _pause_of_all(found: Status, now: float) -> Iterator[Trouble]:
-    if found.paused_until > now:
-        until = _until(found.paused_until, now)
-        yield Trouble(f"all projects: paused {until}", "memoryctl resume", "warn")
-
-
-def _project_troubles(project: ProjectStatus, said: float, now: float) -> Iterator[Trouble]:
-    """`said`: a pause until then was told already."""
-    name = project.name
-    if project.fault:
-        yield Trouble(f"{name}: {project.fault}")
-    if project.failures:
-        count = f"{plural(project.failures, 'save')} failed in a row"
-        since = clock(project.failing_since, now)
-        sentence = f"{name}: {count} since {since}: {project.failure}"
-        yield Trouble(sentence, f"memoryctl save --project {name}")
-    if project.loaded_lines < project.load_lines:
-        what = f"{project.loaded_lines} of {plural(project.load_lines, 'line')}"
-        yield Trouble(f"{name}: only {what} of the memory reached the last session", "", "warn")
-    if project.paused_until > said:
-        until = _until(project.paused_until, now)
-        yield Trouble(f"{name}: paused {until}", f"memoryctl resume --project {name}", "warn")
-    if project.off:
-        yield Trouble(f"{name}: memory is off", f"memoryctl on --project {name}", "warn")
-
-
-def _version_trouble(theirs: str) -> Iterator[Trouble]:
-    if theirs != __version__:
-        sentence = f"the daemon is version {theirs}, this memoryctl {__version__}"
-        yield Trouble(sentence, "memoryctl restart", "warn")
 
 
 def _daemon(found: Status, view: View) -> Iterator[Element]:
@@ -154,7 +93,7 @@ def _backend(backend: BackendStatus, now: float) -> Line:
     if not backend.works:
         return (Span("can't work: ", "warn"), Span(backend.reason))
     if backend.held_until > now:
-        return line(f"asked to wait {_until(backend.held_until, now)}", "warn")
+        return line(f"asked to wait {until(backend.held_until, now)}", "warn")
     return line("works", "good")
 
 
@@ -385,7 +324,3 @@ def _tokens(usage: Usage) -> str:
         return "no tokens"
     cached = f" ({short(usage.cache_read)} from the cache)" if usage.cache_read else ""
     return f"{short(total)} tokens in{cached}, {short(usage.output)} out"
-
-
-def _until(at: float, now: float) -> str:
-    return "until resume" if at - now > FOREVER else f"until {clock(at, now)}"

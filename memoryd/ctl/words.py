@@ -26,6 +26,11 @@ def clock(at: float, now: float) -> str:
     return time.strftime(form, then)
 
 
+def until(at: float, now: float) -> str:
+    """`until 09:14`, as `clock` says it; `until resume` where it has no end."""
+    return "until resume" if at - now > FOREVER else f"until {clock(at, now)}"
+
+
 def age(seconds: float) -> str:
     """`0.4 s`, `45 s`, `12 min`, `2 h 5 min`, `3 d 4 h`."""
     if seconds < MINUTE:

@@ -111,6 +111,42 @@ class TestWhatIsAsked:
         assert not asked.asked
         assert "try: memoryctl pause --project NAME" in typed.err
 
+    @pytest.mark.parametrize(
+        "command", ["save", "off", "memory", "show", "statusline", "log --project"]
+    )
+    def test_a_directory_that_is_not_utf8_is_none_that_can_be_meant(
+        self, typed: Typed, folder: Path, command: str
+    ) -> None:
+        typed.directory = "/home/user/caf\udce9"
+        with daemon(folder, DONE) as asked:
+            assert typed(*command.split()) == 1
+        assert not asked.asked
+        assert typed.err == (
+            "memoryctl: the name of the directory that this was typed in is not UTF-8\n"
+            f"try: memoryctl {command.split(maxsplit=1)[0]} --project NAME\n"
+        )
+
+    def test_the_status_says_so_there(self, typed: Typed, folder: Path) -> None:
+        typed.directory = "/home/user/caf\udce9"
+        with daemon(folder, answers.calm()) as asked:
+            assert typed("status") == 0
+        assert asked.only == ("status", {})
+        assert typed.out.startswith("the name of the directory that this was typed in is not UTF-8")
+
+    def test_inside_a_session_the_directory_is_not_needed(self, typed: Typed, folder: Path) -> None:
+        typed.env = {**typed.env, "CLAUDECODE": "1", "CLAUDE_CODE_SESSION_ID": "s9"}
+        typed.directory = "/home/user/caf\udce9"
+        with daemon(folder, DONE) as asked:
+            assert typed("save") == 0
+        assert asked.only == ("save", {"inside": "s9"})
+
+    @pytest.mark.parametrize("words", ["save --project", "off --session", "status --project"])
+    def test_a_word_that_is_not_utf8_is_said(self, typed: Typed, folder: Path, words: str) -> None:
+        with daemon(folder, DONE) as asked:
+            assert typed(*words.split(), "caf\udce9") == 1
+        assert not asked.asked
+        assert typed.err.startswith("memoryctl: not UTF-8: caf")
+
     def test_the_status_shows_where_no_project_can_be(self, typed: Typed, folder: Path) -> None:
         no = protocol.Problem(code="no_project", sentence="no project")
 
@@ -241,6 +277,18 @@ class TestRaw:
         with daemon(folder, DONE) as asked:
             assert typed("raw", "GET", "/v1/log?limit=5") == 0
         assert asked.only == ("log", {"limit": "5"})
+
+    @pytest.mark.parametrize(
+        "route", ["status with space", "status\r\nX: y", "status\n", "", "caf\u00e9", "caf\udce9"]
+    )
+    def test_what_is_no_route_is_not_sent(
+        self, typed: Typed, folder: Path, route: str, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        with daemon(folder, DONE) as asked, pytest.raises(SystemExit) as ended:
+            typed("raw", "GET", route)
+        assert ended.value.code == 2
+        assert "no route" in capsys.readouterr().err
+        assert not asked.asked
 
     def test_a_body_from_stdin(self, typed: Typed, folder: Path) -> None:
         typed.stdin = b'{"cwd":"/y"}'

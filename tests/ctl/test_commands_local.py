@@ -47,6 +47,7 @@ class TestApply:
         assert typed("apply", str(memory), "-") == 1
         assert typed.out == self.MEMORY
         assert typed.err.startswith("MEMORY.md: reply not read (")
+        assert "kept" not in typed.err  # nothing is written
 
     def test_a_rule_that_nobody_typed(self, typed: Typed, memory: Path, folder: Path) -> None:
         (folder / "said").write_text("something else altogether")

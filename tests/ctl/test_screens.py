@@ -1,14 +1,11 @@
 from __future__ import annotations
 
-import math
-
 import answers
 import pytest
 
-from memoryd import __version__
 from memoryd.ctl import render, screens, words
-from memoryd.ctl.screens import Trouble, View
-from memoryd.protocol import BackendStatus, ProjectStatus, RunRecord, Status, Usage, Warned
+from memoryd.ctl.screens import View
+from memoryd.protocol import BackendStatus, ProjectStatus, RunRecord, Status, Usage
 
 VIEW = View(answers.NOW, answers.HOME)
 
@@ -45,6 +42,8 @@ class TestTheSentenceThatMatters:
         found = answers.calm(project(owed=owed, running=running))
         assert shown(found).startswith(f"memoryd works; {sentence}\n")
 
+
+class TestProjects:
     def test_failures_in_a_row_since_when_and_why(self) -> None:
         found = answers.calm(answers.quiet_project(), answers.failing_project())
         assert shown(found).startswith(
@@ -53,65 +52,6 @@ class TestTheSentenceThatMatters:
             "  try: memoryctl save --project beta\n"
         )
 
-    def test_the_worst_comes_first(self) -> None:
-        found = answers.calm(project(paused_until=math.inf, failures=1, failure="x"))
-        found.warnings = [Warned(code="c", sentence="the config is wrong", hint="a b")]
-        found.backends = [BackendStatus(name="digest", works=False, reason="no API key is set")]
-        found.version = "0"
-        assert [trouble.sentence.partition(":")[0] for trouble in troubles(found)] == [
-            "the config is wrong",
-            "no save can run, turns stay owed",
-            "alpha",
-            "alpha",
-            "the daemon is version 0, this memoryctl " + __version__,
-        ]
-
-    @pytest.mark.parametrize(
-        ("changed", "trouble"),
-        [
-            (
-                {"fault": "cannot read /m: not UTF-8 at byte 3"},
-                Trouble("alpha: cannot read /m: not UTF-8 at byte 3"),
-            ),
-            (
-                {"loaded_lines": 3, "load_lines": 9},
-                Trouble(
-                    "alpha: only 3 of 9 lines of the memory reached the last session", "", "warn"
-                ),
-            ),
-            (
-                {"paused_until": answers.NOW + 60},
-                Trouble("alpha: paused until 09:01", "memoryctl resume --project alpha", "warn"),
-            ),
-            (
-                {"paused_until": 1e11},
-                Trouble("alpha: paused until resume", "memoryctl resume --project alpha", "warn"),
-            ),
-            (
-                {"off": True},
-                Trouble("alpha: memory is off", "memoryctl on --project alpha", "warn"),
-            ),
-        ],
-    )
-    def test_each_has_the_command_that_mends_it(
-        self, changed: dict[str, object], trouble: Trouble
-    ) -> None:
-        assert troubles(answers.calm(project(**changed))) == [trouble]
-
-    def test_a_pause_of_all_is_said_once(self) -> None:
-        until = answers.NOW + 60
-        found = answers.calm(project(paused_until=until), project(name="beta", paused_until=until))
-        found.paused_until = until
-        assert troubles(found) == [
-            Trouble("all projects: paused until 09:01", "memoryctl resume", "warn")
-        ]
-
-
-def troubles(found: Status) -> list[Trouble]:
-    return screens.troubles(found, answers.NOW)
-
-
-class TestProjects:
     def test_a_backend_that_asked_to_wait(self) -> None:
         found = answers.calm()
         found.backends = [BackendStatus(name="digest", works=True, held_until=answers.NOW + 120)]
