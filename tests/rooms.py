@@ -238,11 +238,11 @@ class Daemon:
         self.projects = Projects(self, GitFiles(home.home))
         self.sessions = Sessions(ledger, self.clock, size_of)
         self.backlog = Backlog(self, lambda: self.work)
-        self.work = SaveWork(self, self.projects, self.backlog, lambda: 0.5)
         self.loads = Loads(self.settings, self.memories, ledger, self.clock)
         self.silence = Silence(
             self.settings, self.clock, self.sessions, self.projects, self.backlog
         )
+        self.work = SaveWork(self, self.projects, self.backlog, self.silence, lambda: 0.5)
         self.overview = Overview(self, self.projects, self.backlog, self.loads)
         self.unwritten = Unwritten()
         self.standing = Standing(self.clock.now(), home.root / "sock", self.settings)

@@ -72,8 +72,10 @@ def prompted(turn: Turn, prompt_id: str, prompt: str, source: str = "") -> tuple
     )
 
 
-def tools_ran(turn: Turn) -> Turn:
-    """PostToolBatch in the main session."""
+def tools_ran(turn: Turn, prompt_id: str = "") -> Turn:
+    """PostToolBatch in the main session. Of an unknown turn: it began without a prompt's event."""
+    if prompt_id and prompt_id != turn.prompt_id:
+        return replace(turn, running=True, prompt_id=prompt_id, tools=True)
     return turn if turn.tools else replace(turn, tools=True)
 
 
@@ -100,6 +102,10 @@ def over(turn: Turn, reason: Reason) -> tuple[Turn, Ask | None]:
     """SessionEnd, a process that is gone, or a long silence: what was left unread is asked for."""
     if turn.own or not (turn.running or turn.unread):
         return replace(turn, running=False), None
+    if reason == "idle" and turn.running:
+        # interrupted, or at work on something long: its end is still to come
+        sure = turn.prompted or turn.tools
+        return replace(turn, prompted=False, tools=False), Ask(reason, sure=sure)
     return _asking(replace(turn, running=False), reason)
 
 
@@ -112,8 +118,10 @@ def worth_reading(reason: Reason, *, sure: bool, prompts: int, tools: int, news:
     """Whether a save has something to read, by what the transcript holds since the last one.
 
     `prompts` are a person's, `tools` the main session's; `news`: there is anything at all. A transcript
-    that holds nothing new yet leaves it to the events.
+    that holds nothing new yet leaves it to the events, but after a silence: there it is written.
     """
+    if reason == "idle":
+        return news
     if reason in FINAL_REASONS:
         return news or sure
     return prompts > 0 or tools > 0 or (sure and not news)

@@ -201,7 +201,7 @@ class App:
 
         from memoryd.daemon.work import SaveWork  # noqa: PLC0415
 
-        return SaveWork(self, self.projects, self.backlog, random)
+        return SaveWork(self, self.projects, self.backlog, self.silence, random)
 
     @property
     def chooser(self) -> Chooser:

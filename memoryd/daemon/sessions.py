@@ -92,13 +92,15 @@ class Sessions:
         """What is known of the session without asking the ledger."""
         return self._known.get(session)
 
-    def told_before(self, fresh: SessionRow) -> bool:
+    def told_before(self, fresh: SessionRow, prompt_id: str) -> bool:
         """Whether another tool's event, which shows the session so, tells nothing new of it.
 
         Tools run by the hundred in a turn, and only the first of them is news.
         """
         known = self._known.get(fresh.id)
         if known is None or not known.row.turn.get("tools"):
+            return False
+        if prompt_id != known.row.turn.get("prompt_id"):
             return False
         return _merged(known.row, fresh) == known.row
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from memoryd.daemon.projects import Projects
     from memoryd.daemon.rooms import Rooms
     from memoryd.daemon.saver import Ending
+    from memoryd.daemon.silence import Silence
     from memoryd.daemon.taking import Taken
     from memoryd.ports import Ledger, Owed, Park
     from memoryd.protocol import RunRecord
@@ -49,11 +50,17 @@ class SaveWork:
     """Implements backlog.Work. `jitter` gives numbers from 0 to 1."""
 
     def __init__(
-        self, rooms: Rooms, projects: Projects, backlog: Backlog, jitter: Callable[[], float]
+        self,
+        rooms: Rooms,
+        projects: Projects,
+        backlog: Backlog,
+        silence: Silence,
+        jitter: Callable[[], float],
     ) -> None:
         self._rooms = rooms
         self._projects = projects
         self._backlog = backlog
+        self._silence = silence
         self._jitter = jitter
         self._saver = Saver(rooms)
 
@@ -112,9 +119,13 @@ class SaveWork:
                 self._rooms.runs.tell(record)
                 self._rooms.runs.tell_event(record)
                 log.save_ended(record)
-            owed = await self._rooms.ledger.commit(lambda ledger: ledger.owed_by(record.session))
+            owed, row = await self._rooms.ledger.commit(
+                lambda ledger: (ledger.owed_by(record.session), ledger.session(record.session))
+            )
             if owed is not None:
                 self._backlog.owe(owed)
+            if row is not None and isinstance(ending, Skipped):
+                self._silence.note(row)  # its end may be all that is still to come
             if behind := self._heard(ending, record.backend):
                 await self._backlog.free(lambda owed: owed.session in behind and not owed.parked)
             if isinstance(ending, Outcome):

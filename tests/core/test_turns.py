@@ -90,6 +90,25 @@ def test_an_end_asks_for_what_was_left_unread(reason: str) -> None:
     assert over(turn, reason)[1] is None  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("reason", ["session_end", "process_gone"])
+def test_a_turn_goes_on_after_a_silence_and_its_end_is_asked_for(reason: str) -> None:
+    turn, ask = over(after_prompt(), "idle")
+    assert ask == Ask("idle", sure=True)
+    assert turn.running
+    assert ended(turn, "p1")[1] == Ask("answer", sure=False)
+    assert ended(tools_ran(turn, "p1"), "p1")[1] == Ask("answer", sure=True)
+    assert over(turn, reason)[1] == Ask(reason, sure=False)  # type: ignore[arg-type]
+
+
+def test_a_tool_of_an_unknown_turn_says_that_one_runs() -> None:
+    turn, _ = ended(after_prompt(), "p1")
+    assert not tools_ran(turn, "p1").running  # late
+    dequeued = tools_ran(turn, "p2")
+    assert prompted(dequeued, "p3", "no, like this")[1] == Ask("interrupted", sure=True)
+    assert over(dequeued, "session_end")[1] == Ask("session_end", sure=True)
+    assert ended(dequeued, "p2")[1] == Ask("answer", sure=True)
+
+
 def test_an_end_inside_a_turn_asks_for_it() -> None:
     assert over(after_prompt(), "session_end")[1] == Ask("session_end", sure=True)
 
@@ -141,7 +160,10 @@ def test_our_message_pasted_in_the_middle_of_a_session_changes_nothing() -> None
         ("answer", False, 0, 0, False, False),
         ("interrupted", True, 1, 0, True, True),
         ("session_end", False, 0, 0, True, True),
+        ("session_end", True, 0, 0, False, True),
         ("idle", False, 0, 0, False, False),
+        ("idle", True, 0, 0, False, False),
+        ("idle", False, 0, 0, True, True),
     ],
 )
 def test_worth_reading_by_what_the_transcript_holds(

@@ -98,10 +98,13 @@ class TurnHandlers:
     async def tools_ran(self, event: ToolsRan, caller: Caller) -> None:
         """Tools of the main session."""
         known = None if event.agent_id else self._sessions.remembered(event.session_id)
-        if known and self._sessions.told_before(self._shown(event, caller, known)):
+        shown = self._shown(event, caller, known) if known else None
+        if shown and self._sessions.told_before(shown, event.prompt_id):
             self._silence.heard(event.session_id)
             return
-        await self._save_event(event, caller, lambda turn: (turns.tools_ran(turn), None))
+        await self._save_event(
+            event, caller, lambda turn: (turns.tools_ran(turn, event.prompt_id), None)
+        )
 
     async def turn_ended(self, event: TurnEnded, caller: Caller) -> None:
         """A turn's end: it is owed from here on."""
