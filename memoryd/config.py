@@ -118,6 +118,10 @@ class Config:
                 best = max(best, (len(path.parts), table), key=lambda pair: pair[0])
         return best[1]
 
+    def headless(self, directory: Path) -> Headless:
+        """What `-p` and SDK sessions may do there."""
+        return self.project_settings(directory).headless or self.settings.headless
+
     def excludes(self, directory: Path) -> bool:
         """Whether `directory` or a parent of it matches a glob of `exclude`, or its table says off."""
         if self.project_settings(directory).off:

@@ -390,6 +390,10 @@ class ProjectStatus(Message, kw_only=True):
     failure: str = ""
     paused_until: float = 0.0
     off: bool = False
+    excluded: bool = False
+    """By `exclude` of the config, or by `off` in the table of its path."""
+    headless: Literal["full", "load", "off"] = "full"
+    """What `-p` and SDK sessions may do there."""
     tokens_today: Usage = msgspec.field(default_factory=Usage)
     session_starts_today: int = 0
     load_tokens: int = 0

@@ -24,6 +24,11 @@ PROBLEMS: dict[str, Told] = {
     "bad_query": Told(400, "The query is no message of the route's type, or has over 32 fields."),
     "bad_request": Told(400, "What came is no HTTP/1.1."),
     "body_too_long": Told(413, "The body is longer than 4 MiB."),
+    "excluded": Told(
+        409,
+        "The directory is excluded by `exclude` of the config, or by `off` in the table of its path:"
+        " `off` and `on` change nothing there, and nothing is stored. `memoryctl config show` has both.",
+    ),
     "head_too_long": Told(431, "Request line and headers are longer than 16 KiB."),
     "internal": Told(
         500,

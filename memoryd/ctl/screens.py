@@ -111,7 +111,15 @@ def _project_rows(project: ProjectStatus, view: View) -> Iterator[tuple[str, Lin
         yield "folder", line(tilde(project.directory, view.home))
     if project.owed or project.running:
         yield "saves", line(_saves(project), "" if project.running else "warn")
+    if project.headless != "full":
+        yield "headless", line(_HEADLESS[project.headless], "warn")
     yield "today", line(_today(project))
+
+
+_HEADLESS = {
+    "load": "`-p` and SDK sessions load the memory and save nothing",
+    "off": "`-p` and SDK sessions have no memory",
+}
 
 
 def _size(project: ProjectStatus) -> Line:
@@ -153,6 +161,7 @@ def _is_quiet(project: ProjectStatus) -> bool:
         or project.fault
         or project.paused_until
         or project.off
+        or project.excluded
         or project.status.startswith("error")
     )
 

@@ -70,7 +70,9 @@ def _project_troubles(project: ProjectStatus, said: float, now: float) -> Iterat
     if project.paused_until > said:
         when = until(project.paused_until, now)
         yield Trouble(f"{name}: paused {when}", _typed("resume", name), "warn")
-    if project.off:
+    if project.excluded:
+        yield Trouble(f"{name}: excluded by config.toml", "memoryctl config show", "warn")
+    elif project.off:
         yield Trouble(f"{name}: memory is off", _typed("on", name), "warn")
 
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -57,6 +58,7 @@ class Overview:
 
     def __init__(self, rooms: Rooms, projects: Projects, backlog: Backlog, loads: Loads) -> None:
         self._clock = rooms.clock
+        self._config = rooms.config
         self._ledger = rooms.ledger
         self._memories = rooms.memories
         self._holds = rooms.holds
@@ -76,8 +78,11 @@ class Overview:
         line = Line("off", self._clock.now()) if off else await self.line(project)
         return statusline.line(line.text, self._clock.hhmm(line.at), colour=colour)
 
-    async def project(self, project: Project) -> ProjectStatus:
-        """The project at a glance; a file that can't be read shows as its failure."""
+    async def project(self, project: Project, directory: str = "") -> ProjectStatus:
+        """The project at a glance; a file that can't be read shows as its failure.
+
+        `directory` is where somebody asks, without it where the project was first seen.
+        """
         name, now = project.name, self._clock.now()
         day = self._clock.day_start(now)
         kept = await self._ledger.commit(lambda ledger: _kept(ledger, name, day))
@@ -91,6 +96,8 @@ class Overview:
             fault = str(error)
         live, loaded = self._runs.live(name), self._loads.last.get(name)
         failures, since, cause = kept.failures
+        place = Path(directory or self._projects.seen_in(name))
+        config = self._config()
         paused = self._backlog.paused_until(name)
         return ProjectStatus(
             name=name,
@@ -111,6 +118,8 @@ class Overview:
             failure=cause,
             paused_until=paused if paused > now else 0.0,
             off=self._projects.is_off(name),
+            excluded=config.excludes(place),
+            headless=config.headless(place),
             tokens_today=kept.usage,
             session_starts_today=kept.starts,
             load_tokens=math.ceil(loaded.characters / CHARACTERS_PER_TOKEN) if loaded else 0,

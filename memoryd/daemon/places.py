@@ -24,8 +24,7 @@ class Places:
         """The project that is meant; raises RequestError where there is none."""
         if message.project:
             return self._by_name(message.project)
-        session = await self._sessions.known(message.inside) if message.inside else None
-        directory = session.directory if session else message.cwd
+        directory = await self.directory(message)
         project = None
         if directory.startswith("/"):
             project = await self._projects.of(directory, store=False)
@@ -37,6 +36,13 @@ class Places:
         """The name of the project that is meant; `ALL` where no place is given."""
         placed = message.project or message.inside or message.cwd
         return (await self.chosen(message)).name if placed else ALL
+
+    async def directory(self, message: Placed) -> str:
+        """The directory that is meant; of a name, where the project was first seen. May be empty."""
+        if message.project:
+            return self._projects.seen_in(message.project)
+        session = await self._sessions.known(message.inside) if message.inside else None
+        return session.directory if session else message.cwd
 
     def _by_name(self, name: str) -> Project:
         names = self._projects.names()

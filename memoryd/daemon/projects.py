@@ -72,6 +72,10 @@ class Projects:
         """Stored projects, in the order in which they were first seen."""
         return list(dict.fromkeys(identity.name for identity in self._known))
 
+    def seen_in(self, name: str) -> str:
+        """The directory that the project was first seen in; empty for one that is not stored."""
+        return next((known.directory for known in self._known if known.name == name), "")
+
     async def of(self, directory: str, *, store: bool) -> Project | None:
         """The project of a session that started in `directory`; a new one is kept if `store`.
 

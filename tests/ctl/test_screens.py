@@ -71,6 +71,12 @@ class TestProjects:
         found = answers.calm(*(answers.quiet_project(name) for name in "abcde"))
         assert shown(found, VIEW._replace(compact=True)) == shown(found)
 
+    def test_headless_sessions_that_are_not_like_others(self) -> None:
+        assert "headless" not in shown(answers.calm(project()))
+        assert "headless  `-p` and SDK sessions have no memory\n" in shown(
+            answers.calm(project(headless="off"))
+        )
+
     def test_a_directory_without_memory_yet(self) -> None:
         found = answers.calm(ProjectStatus(name="new", directory="/m/new"))
         assert shown(found).endswith(

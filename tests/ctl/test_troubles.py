@@ -61,6 +61,10 @@ def test_the_worst_comes_first() -> None:
             Trouble("alpha: paused until resume", "memoryctl resume --project alpha", "warn"),
         ),
         (
+            {"excluded": True, "off": True},
+            Trouble("alpha: excluded by config.toml", "memoryctl config show", "warn"),
+        ),
+        (
             {"off": True},
             Trouble("alpha: memory is off", "memoryctl on --project alpha", "warn"),
         ),

@@ -10,7 +10,15 @@ from memoryd import __version__
 from memoryd.daemon.dispatch import RawAnswer, Stream
 from memoryd.daemon.runs import last_save
 from memoryd.errors import RequestError
-from memoryd.protocol import GENERATION, Done, RunList, Status, Statusline, Version
+from memoryd.protocol import (
+    GENERATION,
+    Done,
+    ProjectStatus,
+    RunList,
+    Status,
+    Statusline,
+    Version,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -79,10 +87,13 @@ class AdminHandlers:
     async def status(self, message: GetStatus, _caller: Caller) -> Status:
         """The daemon, its backends, and all projects, the asked one first."""
         await self._look()
-        projects = [self._projects.named(name) for name in self._projects.names()]
+        names, found = self._projects.names(), list[ProjectStatus]()
         if await self._places.named(message):
             first = await self._places.chosen(message)
-            projects = [first, *(found for found in projects if found.name != first.name)]
+            names = [name for name in names if name != first.name]
+            directory = await self._places.directory(message)
+            found.append(await self._overview().project(first, directory))
+        found += [await self._overview().project(self._projects.named(name)) for name in names]
         standing = self._standing
         return Status(
             version=__version__,
@@ -95,7 +106,7 @@ class AdminHandlers:
             spooled=await standing.spooled(),
             paused_until=self._overview().paused_until(),
             backends=await self._overview().backends(),
-            projects=[await self._overview().project(project) for project in projects],
+            projects=found,
             warnings=standing.warnings(),
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memoryd.core.text import plural
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
         Cancel,
         GetMemory,
         Pause,
+        Placed,
         Resume,
         Save,
         SwitchOff,
@@ -73,6 +75,8 @@ class MemoryHandlers:
         waiting = self._backlog.waiting(name)
         self._rooms.chooser.release()
         await self._backlog.hasten(name, message.session)
+        if await self._is_excluded(message):
+            return Done(sentence=f"{name}: {self._excluded()}, nothing is saved")
         if not waiting:
             found = "a save is running" if self._backlog.saving(name) else "nothing is owed"
             return Done(sentence=f"{name}: {found}")
@@ -133,6 +137,9 @@ class MemoryHandlers:
             await self._look_again(off=off)
             return Done(sentence=f"memory is {word} for this session, from its next event on")
         project = await self._places.chosen(message)
+        if await self._is_excluded(message):
+            sentence = f"{project.name}: {self._excluded()}, which no switch changes"
+            raise RequestError(409, "excluded", sentence, "memoryctl config show")
         await self._projects.switch(project.name, off=off)
         await self._look_again(off=off)
         return Done(sentence=f"memory is {word} for {project.name}, from the next event on")
@@ -140,6 +147,13 @@ class MemoryHandlers:
     async def _look_again(self, *, off: bool) -> None:
         if not off:
             await self._backlog.switched_on()
+
+    async def _is_excluded(self, message: Placed) -> bool:
+        directory = await self._places.directory(message)
+        return self._rooms.config().excludes(Path(directory))
+
+    def _excluded(self) -> str:
+        return f"excluded by {self._rooms.config().file.name}"
 
     def _until(self, at: float) -> str:
         return "until resume" if at >= PARKED else f"until {self._clock.hhmm(at)}"

@@ -218,8 +218,7 @@ class TurnHandlers:
         """What a session may do: `full` where somebody sits in front of it."""
         if not is_headless(row):
             return "full"
-        config = self._config()
-        return config.project_settings(Path(row.directory)).headless or config.settings.headless
+        return self._config().headless(Path(row.directory))
 
     async def _project(self, row: SessionRow) -> Project | None:
         """The session's project; None where there is none, or it is switched off."""

@@ -10,8 +10,8 @@ from rooms import Home, quick_root
 from wire import CLOCK_BACKEND
 
 from memoryd.daemon.dispatch import RawAnswer
-from memoryd.errors import StorageError
-from memoryd.protocol import Pause, Save, StatuslineAsked, SwitchOff, SwitchOn
+from memoryd.errors import RequestError, StorageError
+from memoryd.protocol import GetStatus, Pause, Save, StatuslineAsked, SwitchOff, SwitchOn
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -71,6 +71,46 @@ async def test_a_pause_that_is_not_kept_is_none(
             with pytest.raises(StorageError):
                 await daemon.ask(Pause())
         assert daemon.overview.paused_until() == 0.0
+
+
+@pytest.mark.parametrize(
+    "toml", ['exclude = ["~/work/a*"]\n', '[projects."~/work/api"]\noff = true\n']
+)
+async def test_an_excluded_directory_says_so_and_leaves_no_trace(home: Home, toml: str) -> None:
+    home.configure(toml)
+    here, other = str(home.project()), str(home.project("shop"))
+    async with home.daemon() as daemon:
+        for message in (SwitchOff(cwd=here), SwitchOn(cwd=here)):
+            with pytest.raises(RequestError, match=r"api: excluded by config\.toml") as told:
+                await daemon.ask(message)
+            assert (told.value.status, told.value.code) == (409, "excluded")
+        assert await daemon.ledger.commit(lambda ledger: ledger.switched_off()) == []
+        assert "excluded by config.toml" in (await daemon.ask(Save(cwd=here))).sentence
+        assert [each.excluded for each in (await daemon.ask(GetStatus(cwd=here))).projects] == [
+            True
+        ]
+        assert [each.excluded for each in (await daemon.ask(GetStatus(cwd=other))).projects] == [
+            False
+        ]
+
+
+async def test_a_project_that_is_excluded_later_says_so_by_its_name(home: Home) -> None:
+    async with home.daemon() as daemon:
+        await home.talk().turn("remember FACT-1")
+        await daemon.quiet()
+        home.configure('exclude = ["~/work/a*"]\nheadless = "load"\n')
+        (found,) = (await daemon.ask(GetStatus())).projects
+        assert (found.name, found.excluded, found.headless) == ("api", True, "load")
+        with pytest.raises(RequestError, match="excluded"):
+            await daemon.ask(SwitchOff(project="api"))
+
+
+async def test_headless_is_that_of_the_directory(home: Home) -> None:
+    home.configure('[projects."~/work/api"]\nheadless = "off"\n')
+    async with home.daemon() as daemon:
+        for name, headless in (("api", "off"), ("shop", "full")):
+            (found,) = (await daemon.ask(GetStatus(cwd=str(home.project(name))))).projects
+            assert found.headless == headless
 
 
 async def shown(daemon: Daemon, talk: Talk) -> str:
