@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import anyio
 import pytest
 from memories import memory
-from rooms import Home, adding, quick_root, saying
+from rooms import FACT, Home, adding, quick_root, saying
 from wire import CLOCK_BACKEND
 
-from memoryd.core.memory.document import repair
+from memoryd.core.memory.document import in_shape, outline, parse, repair
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable
     from pathlib import Path
 
     from memoryd.ports import ForkReply, ForkRequest
@@ -36,8 +36,17 @@ async def home() -> AsyncIterator[Home]:
         yield Home(root)
 
 
-async def test_two_that_find_it_out_of_shape_keep_the_former_text_once(home: Home) -> None:
+async def test_two_that_find_it_out_of_shape_keep_the_former_text_once(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
     home.remember(OUT_OF_SHAPE)
+    real, kept = home.files.back_up, list[bytes]()
+
+    def back_up(directory: Path, data: bytes) -> None:
+        kept.append(data)
+        real(directory, data)
+
+    monkeypatch.setattr(home.files, "back_up", back_up)
     async with home.daemon() as daemon:
         await daemon.projects.of(str(home.project()), store=True)
         project = daemon.projects.named("api")
@@ -46,6 +55,7 @@ async def test_two_that_find_it_out_of_shape_keep_the_former_text_once(home: Hom
                 tasks.start_soon(daemon.memories.in_shape, project)
         runs = await daemon.runs_of("api")
     assert [run.event for run in runs] == [REARRANGED]
+    assert kept == [OUT_OF_SHAPE.encode()]
     assert home.memory(file=BACKUP) == OUT_OF_SHAPE
     assert home.memory() == repair(OUT_OF_SHAPE, "api")
     assert home.left() == ["MEMORY.md", BACKUP]
@@ -107,3 +117,71 @@ async def test_a_file_that_a_person_mends_first_is_left_alone(
         assert await daemon.runs_of("api") == []
     assert found.text == text
     assert home.left() == ["MEMORY.md"]
+
+
+# ── two saves, a load and a person at once ─────────────────────────────────────────────────────────
+
+CALLS = [
+    *(("read", number) for number in range(1, 7)),
+    *(("read_file", number) for number in range(1, 15)),
+    ("back_up", 1),
+    *(("stage", number) for number in range(1, 4)),
+    *(("publish", number) for number in range(1, 6)),
+]
+"""The calls of one rearrangement and two saves before which a person writes."""
+
+
+class Person:
+    """Who writes into both files before the call of that name and number, out of shape."""
+
+    def __init__(self, home: Home, patch: pytest.MonkeyPatch, call: str, number: int) -> None:
+        self._home, self._calls, self._number = home, 0, number
+        patch.setattr(home.files, call, self._before(getattr(home.files, call)))
+
+    def _before(self, real: Callable[..., Any]) -> Callable[..., Any]:
+        def called(*args: Any) -> Any:
+            self._calls += 1
+            if self._calls == self._number:
+                self._write()
+            return real(*args)
+
+        return called
+
+    def _write(self) -> None:
+        for file in ("MEMORY.md", "db.md"):
+            text = self._home.memory(file=file)
+            self._home.remember(f"{text}\n## By hand\n\n- by hand.\n", file=file)
+
+
+def remembering(request: ForkRequest) -> ForkReply:
+    """A model that keeps each fact of the conversation in MEMORY.md and in a topic file."""
+    (fact,) = set(FACT.findall("\n".join(request.conversation)))
+    return saying(adding(f"{fact} holds."), topics={"db.md": f"- {fact} was found."})
+
+
+@pytest.mark.parametrize(("call", "number"), CALLS)
+async def test_two_saves_a_load_and_an_edit_at_once_lose_nothing(
+    home: Home, monkeypatch: pytest.MonkeyPatch, call: str, number: int
+) -> None:
+    home.remember("# api\n\n- a line of old\n\n## Traps\n\n- a trap of old\n")
+    home.remember("- a topic of old\n", file="db.md")
+    home.backend.outcomes.clear()
+    home.backend.outcomes.append(remembering)
+    Person(home, monkeypatch, call, number)
+    async with home.daemon() as daemon:
+        async with anyio.create_task_group() as tasks:
+            tasks.start_soon(home.talk(session="s3").start)
+            for session in ("s1", "s2"):
+                said = f"note FACT-{session[1:]}"
+                tasks.start_soon(home.talk(session=session).turn, said)
+        await daemon.quiet()
+        assert await daemon.owed("s1") is await daemon.owed("s2") is None
+        found = await daemon.memories.in_shape(daemon.projects.named("api"))
+        assert in_shape(outline(parse(found.text or "").lines))
+    memories, topic = home.memory().split("\n"), home.memory(file="db.md").split("\n")
+    for line in ("- a line of old", "- a trap of old", "- FACT-1 holds.", "- FACT-2 holds."):
+        assert memories.count(line) == 1, line
+    for line in ("- a topic of old", "- FACT-1 was found.", "- FACT-2 was found."):
+        assert topic.count(line) == 1, line
+    assert memories.count("- by hand.") == topic.count("- by hand.") == 1
+    assert memories.count("- `db.md`.") == 1
