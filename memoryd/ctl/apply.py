@@ -72,8 +72,6 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 def answers(lines: Iterable[bytes]) -> Iterator[str]:
     """A JSON line for each line of input; a malformed one answers `{"error": …}`."""
     for number, line in enumerate(lines, 1):
-        if not line.strip():
-            continue
         try:
             case = _case(line)
         except (ValueError, RecursionError, msgspec.ValidationError) as fault:

@@ -209,6 +209,8 @@ def test_with_typed_a_rule_rests_on_a_message(typed: list[str], added: int) -> N
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
+        (b"", "line 1: not JSON: Expecting value at character 0"),
+        (b" \r\n", "line 1: not JSON: Expecting value at character 3"),
         (b"rubbish", "line 1: not JSON: Expecting value at character 0"),
         (
             b"{",
@@ -246,6 +248,7 @@ def test_each_line_is_answered_in_its_place_and_errors_are_numbered() -> None:
     assert [entry.get("outcome") or entry["error"][:6] for entry in found] == [
         "no_change",
         "line 2",
+        "line 3",
         "changed",
         "line 5",
     ]
