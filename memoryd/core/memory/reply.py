@@ -132,9 +132,12 @@ def _object(text: str) -> dict[str, object] | Unreadable:
         except (ValueError, RecursionError):
             causes.append("not valid JSON")
         else:
-            if isinstance(value, dict) and ("ops" in value or "topics" in value):
+            if isinstance(value, _Doubled):
+                causes.append(_TWICE)
+            elif isinstance(value, dict) and ("ops" in value or "topics" in value):
                 return value
-            causes.append("an object with neither `ops` nor `topics`")
+            else:
+                causes.append("an object with neither `ops` nor `topics`")
     return Unreadable(causes[0] if causes else "no JSON object")
 
 
@@ -142,16 +145,21 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(name)  # NaN and Infinity are Python's, not JSON's
 
 
-def _no_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
+class _Doubled(dict[str, object]):
+    """An object in which a key stands twice: the last would win and hide the first."""
+
+
+_TWICE = "a key stands twice"
+
+
+def _told_doubles(pairs: list[tuple[str, object]]) -> dict[str, object]:
     found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key stands twice")  # the last would win and hide the first
-    return found
+    return found if len(found) == len(pairs) else _Doubled(found)
 
 
 # not strict: models put raw line breaks into strings; what a text may hold is checked later
 _DECODER = json.JSONDecoder(
-    strict=False, parse_constant=_no_constant, object_pairs_hook=_no_doubles
+    strict=False, parse_constant=_no_constant, object_pairs_hook=_told_doubles
 )
 
 
@@ -171,8 +179,9 @@ def _ops(entries: list[object], refused: list[Refusal]) -> tuple[Op, ...]:
 
 def _op(entry: object) -> Op | str:
     """The op, or why the entry is none."""
-    if not isinstance(entry, dict):
-        return "no object"
+    if fault := _object_fault(entry):
+        return fault
+    assert isinstance(entry, dict)
     kind = entry.get("op")
     if not isinstance(kind, str) or kind not in _FIELDS:
         return "`op` is not add, remove or replace"
@@ -183,6 +192,12 @@ def _op(entry: object) -> Op | str:
     because = entry.get("because")
     quote = storable(because) if isinstance(because, str) else ""
     return Op(cast("OpKind", kind), because=quote, **fields)
+
+
+def _object_fault(entry: object) -> str:
+    if isinstance(entry, _Doubled):
+        return _TWICE
+    return "" if isinstance(entry, dict) else "no object"
 
 
 def _line_fault(value: object) -> str:
@@ -210,8 +225,9 @@ def _topics(entries: list[object], refused: list[Refusal]) -> tuple[TopicAppend,
 
 
 def _topic(entry: object) -> TopicAppend | str:
-    if not isinstance(entry, dict):
-        return "no object"
+    if fault := _object_fault(entry):
+        return fault
+    assert isinstance(entry, dict)
     file, append = entry.get("file"), entry.get("append")
     if fault := _file_fault(file) or _append_fault(append):
         return fault

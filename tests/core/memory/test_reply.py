@@ -79,7 +79,8 @@ def test_an_empty_reply_object_is_read() -> None:
         ('{"result": {"ops": []}}', "an object with neither `ops` nor `topics`"),
         ('{"ops":[NaN]}', "not valid JSON"),
         ('{"ops":[1e400,-Infinity]}', "not valid JSON"),
-        ('{"ops":[],"ops":[]}', "not valid JSON"),
+        ('{"ops":[],"ops":[]}', "a key stands twice"),
+        ('{"ops":[],"topics":[],"x":1,"x":2}', "a key stands twice"),
         ('{"ops":null}', "`ops` is no list"),
         ('{"ops":{},"topics":[]}', "`ops` is no list"),
         ('{"ops":[],"topics":"a.md"}', "`topics` is no list"),
@@ -120,6 +121,23 @@ def test_over_256_kib_is_not_parsed() -> None:
 def test_deep_nesting_is_unreadable() -> None:
     assert isinstance(read('{"ops":' + "[" * 100_000 + "]" * 100_000 + "}"), Unreadable)
     assert isinstance(read('{"ops":' * 30_000 + "1" + "}" * 30_000), Unreadable)
+
+
+@pytest.mark.parametrize(
+    "entry",
+    [
+        '{"op":"remove","line":"- a","line":"- b"}',
+        '{"op":"add","op":"remove","line":"- b","section":"s","text":"t"}',
+        '{"file":"a.md","file":"b.md","append":"x"}',
+    ],
+)
+def test_an_entry_with_a_key_twice_is_refused_alone(entry: str) -> None:
+    good, other = ("topics", "ops") if "file" in entry else ("ops", "topics")
+    rest = json.dumps(topic("c.md", "y") if "file" in entry else remove("- c"))
+    found = read(f'{{"{good}":[{entry},{rest}],"{other}":[]}}')
+    assert isinstance(found, Reply)
+    assert [refusal.why for refusal in found.refused] == ["a key stands twice"]
+    assert len(found.ops) + len(found.topics) == 1
 
 
 def test_a_deep_entry_is_refused_and_named() -> None:
