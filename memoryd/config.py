@@ -139,7 +139,8 @@ def load(env: Mapping[str, str]) -> Config:
     except FileNotFoundError:
         text = b""
     except OSError as error:
-        raise ConfigError(file, 0, f"cannot be read: {error.strerror}") from error
+        fact, hint = f"cannot be read: {error.strerror}", f"ls -ld '{file}'"
+        raise ConfigError(file, 0, fact, hint=hint) from error
     return parse(text, file, env)
 
 

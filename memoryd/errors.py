@@ -32,13 +32,13 @@ class MemorydError(Exception):
 
 
 class ConfigError(MemorydError):
-    """A setting is unknown, of a wrong type or out of range."""
+    """A setting is unknown, of a wrong type or out of range; or the file can't be read."""
 
-    def __init__(self, path: Path, line: int, fact: str) -> None:
+    def __init__(self, path: Path, line: int, fact: str, *, hint: str = "") -> None:
         self.path = path
         self.line = line
         self.fact = fact
-        self.hint = "memoryctl config check"
+        self.hint = hint or f"${{EDITOR:-vi}} '{path}'"
         super().__init__(path, line, fact)
 
     def __str__(self) -> str:
@@ -62,10 +62,10 @@ class UnsafePathError(MemorydError):
 class AlreadyRunningError(MemorydError):
     """Another daemon holds the lock."""
 
-    def __init__(self, holder: str, lock: Path) -> None:
+    def __init__(self, holder: str, lock: Path, *, hint: str = "memoryctl status") -> None:
         self.holder = holder
         self.lock = lock
-        self.hint = "memoryctl status"
+        self.hint = hint
         super().__init__(holder, lock)
 
     def __str__(self) -> str:
@@ -89,10 +89,11 @@ class NotRunningError(MemorydError):
 class StorageError(MemorydError):
     """A file call failed; `verb` is what was tried, `cause` the system's words."""
 
-    def __init__(self, path: Path | str, verb: str, cause: str) -> None:
+    def __init__(self, path: Path | str, verb: str, cause: str, *, hint: str = "") -> None:
         self.path = path
         self.verb = verb
         self.cause = cause
+        self.hint = hint
         super().__init__(path, verb, cause)
 
     def __str__(self) -> str:
@@ -102,9 +103,9 @@ class StorageError(MemorydError):
 class NotUtf8Error(StorageError):
     """A memory file is not UTF-8; `offset` is that of its first bad byte, from 0."""
 
-    def __init__(self, path: Path | str, offset: int) -> None:
+    def __init__(self, path: Path | str, offset: int, *, hint: str = "") -> None:
         self.offset = offset
-        super().__init__(path, "read", f"not UTF-8 at byte {offset}")
+        super().__init__(path, "read", f"not UTF-8 at byte {offset}", hint=hint)
 
 
 class UnwrittenError(StorageError):
@@ -114,8 +115,7 @@ class UnwrittenError(StorageError):
     """
 
     def __init__(self, path: Path, verb: str, cause: str) -> None:
-        super().__init__(path, verb, cause)
-        self.hint = f"df -h '{path.parent}'"
+        super().__init__(path, verb, cause, hint=f"df -h '{path.parent}'")
 
 
 class LedgerError(MemorydError):

@@ -291,6 +291,9 @@ class SessionRow(msgspec.Struct, kw_only=True):
     seen_at: float = 0.0
 
 
+CANCELLED = "cancelled"
+"""Failure of a run that a person stopped: nothing is wrong, and it counts as none."""
+
 Park = Literal["", "turn", "network", "credentials", "off"]
 """A save that is not tried again by the clock: it waits for the session's next turn or end, for any save
 that gets through, for a change of config or login, or until memory is on again."""

@@ -373,6 +373,8 @@ class ProjectStatus(Message, kw_only=True):
     directory: str
     fault: str = ""
     """Why MEMORY.md can't be read as it is now."""
+    fault_hint: str = ""
+    """The command that mends it, or empty."""
     lines: int = 0
     characters: int = 0
     loaded_lines: int = 0

@@ -22,7 +22,7 @@ def parsed(text: str, env: dict[str, str] | None = None) -> Config:
 def fault(text: str) -> ConfigError:
     with pytest.raises(ConfigError) as told:
         parsed(text)
-    assert told.value.hint == "memoryctl config check"
+    assert told.value.hint == f"${{EDITOR:-vi}} '{FILE}'"
     assert told.value.path == FILE
     return told.value
 

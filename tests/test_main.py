@@ -78,14 +78,15 @@ class TestRefusing:
             assert __main__.run([]) == 75
         said = capsys.readouterr().err
         assert said.startswith(f"memoryd: already running: pid {os.getpid()}")
-        assert said.endswith("try: memoryctl status\n")
+        hint = "memoryctl status" if held == "state" else f"kill {os.getpid()}"
+        assert said.endswith(f"try: {hint}\n")
 
     def test_a_wrong_config(self, home: Path, capsys: pytest.CaptureFixture[str]) -> None:
         configure(home, "retention_days = 0\n")
         assert __main__.run([]) == 78
         said = capsys.readouterr().err
         assert "config.toml:1: `retention_days`: expected `int` >= 1" in said
-        assert "try: memoryctl config check" in said
+        assert "try: ${EDITOR:-vi} '" in said
         assert not memory_root(home).exists()
 
     def test_a_parent_that_everybody_may_write(

@@ -13,7 +13,7 @@ import msgspec
 
 from memoryd.adapters.ledger_rows import Rows, as_json, storable
 from memoryd.errors import LedgerError
-from memoryd.ports import FileVersion
+from memoryd.ports import CANCELLED, FileVersion
 from memoryd.protocol import OpRecord, RunRecord, Usage
 
 FINISHED = frozenset({"done", "no_change", "skipped", "held", "failed"})
@@ -150,14 +150,17 @@ class RunRows(Rows):
     # ── counts ─────────────────────────────────────────────────────────────────────────────────────
 
     def failures(self, project: str) -> tuple[int, float, str]:
-        """Runs that failed since the last that did not: how many, when the first, why the last."""
+        """Runs that failed since the last that did not: how many, when the first, why the last.
+
+        One that a person cancelled is neither.
+        """
         rows = self._all(
             """SELECT ended_at, failure FROM runs WHERE project = ? AND state = 'failed'
-            AND finished > (
+            AND failure <> ? AND finished > (
                 SELECT coalesce(max(finished), 0) FROM runs
                 WHERE project = ? AND state IN ('done', 'no_change', 'held')
             ) ORDER BY finished""",
-            *(project, project),
+            *(project, CANCELLED, project),
         )
         if not rows:
             return 0, 0.0, ""

@@ -58,7 +58,7 @@ class MemoryFiles:
         if data is None:
             return None
         if len(data) > FILE_LIMIT:
-            raise StorageError(path, "read", f"over {FILE_LIMIT} bytes")
+            raise StorageError(path, "read", f"over {FILE_LIMIT} bytes", hint=_aside(path))
         return MemoryFile(name, data, sha256(data).hexdigest())
 
     def stage(self, directory: Path, writes: list[FileWrite], run: str) -> list[StagedFile]:
@@ -171,11 +171,11 @@ class MemoryFiles:
                 return path
             target = Path(os.path.realpath(path))
             if self._home not in target.parents:
-                raise StorageError(
-                    path, "follow", f"the link leads out of the home directory, to {target}"
-                )
+                fact = f"the link leads out of the home directory, to {target}"
+                raise StorageError(path, "follow", fact, hint=_aside(path))
             if not target.exists():
-                raise StorageError(path, "follow", f"the link leads nowhere: {target}")
+                fact = f"the link leads nowhere: {target}"
+                raise StorageError(path, "follow", fact, hint=_aside(path))
         return target
 
 
@@ -204,7 +204,7 @@ def _read_regular(path: Path) -> bytes | None:
         return None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise StorageError(path, "read", "no regular file")
+            raise StorageError(path, "read", "no regular file", hint=_aside(path))
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             return file.read(FILE_LIMIT + 1)
     finally:
@@ -279,4 +279,11 @@ def _told(path: Path, verb: str) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise StorageError(path, verb, error.strerror or str(error)) from error
+        room = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        hint = f"df -h '{path.parent}'" if room else f"ls -ld '{path}'"
+        raise StorageError(path, verb, error.strerror or str(error), hint=hint) from error
+
+
+def _aside(path: Path) -> str:
+    """The command that makes room for a file of the name, and deletes nothing."""
+    return f"mv '{path}' '{path}.aside'"

@@ -9,6 +9,7 @@ import shlex
 from typing import TYPE_CHECKING, NamedTuple
 
 from memoryd import __version__
+from memoryd.core.failure import remedy
 from memoryd.core.text import plural
 from memoryd.ctl.words import clock, until
 
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 
     from memoryd.ctl.render import Tone
     from memoryd.protocol import ProjectStatus, Status
+
+
+LOGIN = remedy("credentials", "claude")
+"""How a backend's fault ends that a login mends."""
 
 
 class Trouble(NamedTuple):
@@ -45,7 +50,9 @@ def troubles(found: Status, now: float) -> list[Trouble]:
 def _backend_troubles(found: Status) -> Iterator[Trouble]:
     if found.backends and not any(backend.works for backend in found.backends):
         reasons = "; ".join(f"{each.name}: {each.reason}" for each in found.backends)
-        yield Trouble(f"no save can run, turns stay owed: {reasons}", "memoryctl config path")
+        refused = any(each.reason.endswith(LOGIN) for each in found.backends)
+        hint = "claude" if refused else "memoryctl config path"
+        yield Trouble(f"no save can run, turns stay owed: {reasons}", hint)
 
 
 def _pause_of_all(found: Status, now: float) -> Iterator[Trouble]:
@@ -58,7 +65,7 @@ def _project_troubles(project: ProjectStatus, said: float, now: float) -> Iterat
     """`said`: a pause until then was told already."""
     name = project.name
     if project.fault:
-        yield Trouble(f"{name}: {project.fault}")
+        yield Trouble(f"{name}: {project.fault}", project.fault_hint)
     if project.failures:
         count = f"{plural(project.failures, 'save')} failed in a row"
         since = clock(project.failing_since, now)

@@ -108,8 +108,7 @@ class Lock:
             _flock(descriptor)
         except BlockingIOError:
             os.close(descriptor)
-            holder = _read_holder(self._state) or _holder_by_kernel(found)
-            raise AlreadyRunningError(holder, self.directory) from None
+            raise self._held(found) from None
         except OSError as error:
             os.close(descriptor)
             if error.errno not in NO_LOCKS:
@@ -119,6 +118,17 @@ class Lock:
         self.close()
         self._descriptor = descriptor
         self._identity = found.st_dev, found.st_ino
+
+    def _held(self, directory: os.stat_result) -> AlreadyRunningError:
+        if self.directory == self._state:
+            holder = _read_holder(self._state) or _holder_by_kernel(directory)
+            return AlreadyRunningError(holder, self.directory)
+        # Our own state directory is free: who has this one keeps its state elsewhere, and what lies in
+        # ours was left by somebody who died.
+        holder = _holder_by_kernel(directory)
+        pid = holder.partition(",")[0].removeprefix("pid ")
+        holder = f"{holder or 'unknown process'}, a daemon with another state directory,"
+        return AlreadyRunningError(holder, self.directory, hint=f"kill {pid}" if pid else "")
 
     def lost(self) -> bool:
         """The path no longer leads to the directory that is locked."""

@@ -198,4 +198,8 @@ def decoded(directory: Path, file: MemoryFile) -> str:
     try:
         return file.data.decode()
     except UnicodeDecodeError as error:
-        raise NotUtf8Error(directory / file.name, error.start) from error
+        path = directory / file.name
+        # The encoding is a guess; the file as it was stays beside it.
+        aside = f"{path}.aside"
+        hint = f"cp '{path}' '{aside}' && iconv -f WINDOWS-1252 -t UTF-8 '{aside}' > '{path}'"
+        raise NotUtf8Error(path, error.start, hint=hint) from error

@@ -87,13 +87,13 @@ class Overview:
         day = self._clock.day_start(now)
         kept = await self._ledger.commit(lambda ledger: _kept(ledger, name, day))
         line = self._line(name, kept.last)
-        fault, lines, characters = "", 0, 0
+        fault, hint, lines, characters = "", "", 0, 0
         try:
             memory = await self._memories.read(project)
             measured = size(memory.text or "")
             lines, characters = measured.lines, measured.characters
         except MemorydError as error:
-            fault = str(error)
+            fault, hint = str(error), error.hint
         live, loaded = self._runs.live(name), self._loads.last.get(name)
         failures, since, cause = kept.failures
         place = Path(directory or self._projects.seen_in(name))
@@ -103,6 +103,7 @@ class Overview:
             name=name,
             directory=str(project.directory),
             fault=fault,
+            fault_hint=hint,
             lines=lines,
             characters=characters,
             loaded_lines=loaded.lines if loaded else 0,

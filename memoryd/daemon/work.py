@@ -22,6 +22,7 @@ from memoryd.daemon.commit import Outcome
 from memoryd.daemon.saver import Failed, Later, Lost, Saver, Skipped
 from memoryd.daemon.sessions import turn_of
 from memoryd.daemon.taking import take
+from memoryd.ports import CANCELLED
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +101,7 @@ class SaveWork:
         return row is not None and row.off
 
     async def _ending(self, taken: Taken, cancelled: anyio.CancelScope) -> Ending:
-        ending: Ending = Failed("cancelled")
+        ending: Ending = Failed(CANCELLED)
         try:
             with cancelled:
                 ending = await self._saver.save(taken)

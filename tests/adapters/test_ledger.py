@@ -24,7 +24,7 @@ from memoryd.adapters.ledger_prune import used
 from memoryd.adapters.ledger_rows import TransactionLostError
 from memoryd.core.project import Identity, Place
 from memoryd.errors import LedgerError, NewerLedgerError, StorageError, UnsafePathError
-from memoryd.ports import FileVersion, Notices
+from memoryd.ports import CANCELLED, FileVersion, Notices
 from memoryd.protocol import OpRecord, RunState, Usage
 
 if TYPE_CHECKING:
@@ -240,6 +240,9 @@ def test_a_row_of_failures_ends_with_a_run_that_did_not_fail(ledger: Ledger) -> 
         assert ledger.failures("api") == (0, 0.0, "")
         end(f"f-{state}", "failed", 7.0, "again")
         assert ledger.failures("api") == (1, 7.0, "again")
+    # a person's own wish is no failure, and no success either
+    end("r5", "failed", 7.5, CANCELLED)
+    assert ledger.failures("api") == (1, 7.0, "again")
     # a run that failed and was then taken up again
     end("f-held", "done", 8.0)
     assert ledger.failures("api") == (0, 0.0, "")

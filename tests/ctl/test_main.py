@@ -140,7 +140,7 @@ class TestExitCodes:
         file.write_text("headless = 'full'\nmax_remval = 0.3\n")
         assert typed("config", "check") == 1
         assert typed.err == (
-            f"memoryctl: {file}:2: unknown setting `max_remval`\ntry: memoryctl config check\n"
+            f"memoryctl: {file}:2: unknown setting `max_remval`\ntry: ${{EDITOR:-vi}} '{file}'\n"
         )
 
     def test_a_file_that_is_missing(self, typed: Typed, folder: Path) -> None:

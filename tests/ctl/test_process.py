@@ -175,7 +175,7 @@ class TestARealDaemon:
         assert typed("start") == 1
         assert typed.err == (
             f"memoryctl: memoryd did not start: {file}:1: unknown setting `headles`\n"
-            "try: memoryctl config check\n"
+            f"try: ${{EDITOR:-vi}} '{file}'\n"
         )
 
     def test_a_second_one_for_the_same_memory_is_named(

@@ -6,6 +6,7 @@ import answers
 import pytest
 
 from memoryd import __version__
+from memoryd.core.failure import remedy
 from memoryd.ctl import troubles
 from memoryd.ctl.troubles import Trouble
 from memoryd.protocol import BackendStatus, ProjectStatus, Status, Warned
@@ -45,8 +46,8 @@ def test_the_worst_comes_first() -> None:
     ("changed", "trouble"),
     [
         (
-            {"fault": "cannot read /m: not UTF-8 at byte 3"},
-            Trouble("alpha: cannot read /m: not UTF-8 at byte 3"),
+            {"fault": "cannot read /m: no regular file", "fault_hint": "mv '/m' '/m.aside'"},
+            Trouble("alpha: cannot read /m: no regular file", "mv '/m' '/m.aside'"),
         ),
         (
             {"loaded_lines": 3, "load_lines": 9},
@@ -81,6 +82,22 @@ def test_a_pause_of_all_is_said_once() -> None:
     assert found_in(found) == [
         Trouble("all projects: paused until 09:01", "memoryctl resume", "warn")
     ]
+
+
+@pytest.mark.parametrize(
+    ("reason", "hint"),
+    [
+        ("the `claude` program is not there", "memoryctl config path"),
+        (f"the fork got an API error, 401: {remedy('credentials', 'claude')}", "claude"),
+    ],
+)
+def test_where_no_backend_works(reason: str, hint: str) -> None:
+    found = answers.calm()
+    found.backends = [
+        BackendStatus(name="digest", works=False, reason="no API key is set"),
+        BackendStatus(name="claude", works=False, reason=reason),
+    ]
+    assert [trouble.hint for trouble in found_in(found)] == [hint]
 
 
 def test_a_name_that_begins_as_an_option_does() -> None:

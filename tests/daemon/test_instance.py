@@ -69,8 +69,18 @@ def test_one_memory_root_has_one_daemon_whatever_its_state_directory(folder: Pat
             hold(folder / "two", folder / "memory")
         assert caught.value.lock == folder / "memory"
         assert caught.value.holder.startswith(f"pid {os.getpid()}, ")
+        assert "another state directory" in str(caught.value)
+        assert caught.value.hint == f"kill {os.getpid()}"
         # The lock that it had got meanwhile is free again.
         hold(folder / "two", folder / "other").close()
+
+
+def test_what_a_dead_daemon_left_in_our_state_names_nobody(folder: Path) -> None:
+    with hold(folder / "one", folder / "memory"):
+        (folder / "two").mkdir(mode=0o700)
+        (folder / "two" / HOLDER).write_text("pid 99999999, version 0, x")
+        with pytest.raises(AlreadyRunningError, match=f"pid {os.getpid()}, "):
+            hold(folder / "two", folder / "memory")
 
 
 def test_state_and_memory_may_be_one_directory(folder: Path) -> None:

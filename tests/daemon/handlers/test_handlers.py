@@ -105,6 +105,30 @@ async def test_a_project_that_is_excluded_later_says_so_by_its_name(home: Home) 
             await daemon.ask(SwitchOff(project="api"))
 
 
+@pytest.mark.parametrize("wrong", ["encoding", "directory", "link", "outside"])
+async def test_the_hint_of_a_file_that_can_t_be_read_mends_it(home: Home, wrong: str) -> None:
+    file = home.remember("## Active Warnings\n- Caf\u00e9.\n")
+    latin = file.read_text().encode("latin-1")
+    file.unlink()
+    match wrong:
+        case "encoding":
+            file.write_bytes(latin)
+        case "directory":
+            file.mkdir()
+        case "link":
+            file.symlink_to(home.home / "nowhere")
+        case _:
+            (home.root / "MEMORY.md").touch()
+            file.symlink_to(home.root / "MEMORY.md")
+    async with home.daemon() as daemon:
+        status = await daemon.status()
+        assert status.fault
+        await anyio.run_process(["sh", "-c", status.fault_hint])
+        status = await daemon.status()
+        assert (status.fault, status.fault_hint) == ("", "")
+    assert home.memory() == (latin.decode("latin-1") if wrong == "encoding" else "")
+
+
 async def test_headless_is_that_of_the_directory(home: Home) -> None:
     home.configure('[projects."~/work/api"]\nheadless = "off"\n')
     async with home.daemon() as daemon:
