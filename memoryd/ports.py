@@ -38,6 +38,9 @@ class Clock(Protocol):
     def hhmm(self, at: float) -> str:
         """Local time of day of Unix seconds, `09:14`."""
 
+    def day(self, at: float) -> str:
+        """Local day of Unix seconds, `11-29`."""
+
     def day_start(self, at: float) -> float:
         """Unix seconds of the local midnight before `at`."""
 

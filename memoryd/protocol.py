@@ -399,7 +399,10 @@ class ProjectStatus(Message, kw_only=True):
     tokens_today: Usage = msgspec.field(default_factory=Usage)
     session_starts_today: int = 0
     load_tokens: int = 0
-    """Estimated tokens of the block that a session start loads (characters / 4)."""
+    """Estimated tokens of the block that the last session start loaded, or one would load now.
+
+    Characters / 4.
+    """
 
 
 class Warned(Message, kw_only=True):

@@ -98,6 +98,9 @@ class TurnedClock:
     def hhmm(self, at: float) -> str:
         return time.strftime("%H:%M", time.gmtime(at))
 
+    def day(self, at: float) -> str:
+        return time.strftime("%m-%d", time.gmtime(at))
+
     def day_start(self, at: float) -> float:
         return at - at % 86_400
 

@@ -17,6 +17,9 @@ class SystemClock:
     def hhmm(self, at: float) -> str:
         return time.strftime("%H:%M", time.localtime(at))
 
+    def day(self, at: float) -> str:
+        return time.strftime("%m-%d", time.localtime(at))
+
     def day_start(self, at: float) -> float:
         day = time.localtime(at)
         # -1: whether summer time holds at midnight is for the library to find out.

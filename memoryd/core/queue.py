@@ -81,8 +81,13 @@ class Queue:
         """No save of the project (of any: `ALL`) starts before `until`."""
         self._paused[project] = until
 
-    def resume(self, project: str) -> None:
-        self._paused.pop(project, None)
+    def resume(self, project: str) -> float:
+        """End a pause; until when it would have been, 0 where there was none."""
+        return self._paused.pop(project, 0.0)
+
+    def paused(self, now: float) -> list[str]:
+        """The names that a pause holds for at `now`, `ALL` among them."""
+        return [project for project, until in self._paused.items() if until > now]
 
     def paused_until(self, project: str) -> float:
         """When the project's saves may start again; 0 where it is not paused."""

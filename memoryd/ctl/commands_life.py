@@ -69,7 +69,8 @@ def logs(typed: Namespace, shell: Shell) -> int:
         return SAID_NO
     lines = _followed(file, typed.limit) if typed.follow else _last(file, typed.limit)
     for line in lines:
-        shell.say(_readable(line) if shell.terminal else line)
+        for row in _rows(_readable(line), shell.width) if shell.terminal else [line]:
+            shell.say(row)
         shell.out.flush()
     return FINE
 
@@ -126,6 +127,16 @@ def _readable(line: str) -> str:
         return line
     facts = "  ".join(f"{name}={_value(found[name])}" for name in found if name not in NOT_SHOWN)
     return f"{_local(str(at))} {level:<8} {event}  {facts}".rstrip()
+
+
+def _rows(line: str, width: int) -> list[str]:
+    """As a terminal shows it: broken between words, what goes on stands further in."""
+    import textwrap  # noqa: PLC0415  only here
+
+    rows = textwrap.wrap(
+        line, width, subsequent_indent="    ", break_long_words=False, break_on_hyphens=False
+    )
+    return rows or [""]
 
 
 def _value(value: object) -> str:

@@ -148,7 +148,7 @@ def _today(project: ProjectStatus) -> str:
     if not (project.session_starts_today or _input(used) or used.output):
         return "nothing"
     starts = plural(project.session_starts_today, "session start")
-    if project.load_tokens:
+    if project.load_tokens and project.session_starts_today:
         starts += f" of about {short(project.load_tokens)} tokens"
     return f"{starts}; saves: {_tokens(used)}"
 

@@ -101,10 +101,15 @@ class Backlog:
         """Start no save of the project (core/queue's `ALL`: of any) before `until`."""
         self._queue.pause(project, until)
 
-    def resume(self, project: str) -> None:
-        """End a pause."""
-        self._queue.resume(project)
+    def resume(self, project: str) -> bool:
+        """End a pause; whether there was one."""
+        until = self._queue.resume(project)
         self._wake.set()
+        return until > self._rooms.clock.now()
+
+    def paused(self) -> list[str]:
+        """The names that a pause holds for now."""
+        return self._queue.paused(self._rooms.clock.now())
 
     def configure(self) -> None:
         """The config changed: credentials may work now, what was excluded may not be."""

@@ -110,6 +110,10 @@ class Loads:
         self.faults: dict[str, tuple[float, str]] = {}
         """Why a project's last load failed, and when."""
 
+    def expected(self, project: Project, memory: Memory) -> int:
+        """Characters of the block that a session would get now."""
+        return len(self._block(project, memory))
+
     async def part(self, event: SessionStarted, caller: Caller, project: Project) -> str:
         """The text for the hook that calls; empty where it has none to bring."""
         number = caller.shim.part or 1
@@ -156,17 +160,10 @@ class Loads:
             self.faults[project.name] = (now, str(error))
             return None
         self.faults.pop(project.name, None)
-        text = None if memory.text is None else shown(memory.text)
-        block = prompt.block(
-            project.name,
-            text,
-            memory.topics,
-            str(project.directory),
-            language_note=self._config().settings.language_note,
-        )
+        block = self._block(project, memory)
         made = load.split(
             block,
-            text or "",
+            "" if memory.text is None else shown(memory.text),
             str(project.directory / "MEMORY.md"),
             project=project.name,
             most=LOAD_PARTS,
@@ -178,6 +175,15 @@ class Loads:
         ):  # a full disk can't count, and takes no memory from the session
             await self._ledger.commit(lambda ledger: ledger.count_start(project.name, now))
         return made
+
+    def _block(self, project: Project, memory: Memory) -> str:
+        return prompt.block(
+            project.name,
+            None if memory.text is None else shown(memory.text),
+            memory.topics,
+            str(project.directory),
+            language_note=self._config().settings.language_note,
+        )
 
     async def _read(self, project: Project) -> Memory:
         """The memory in its shape; as it stands, where a full disk does not let us put it there."""

@@ -87,11 +87,12 @@ class Overview:
         day = self._clock.day_start(now)
         kept = await self._ledger.commit(lambda ledger: _kept(ledger, name, day))
         line = self._line(name, kept.last)
-        fault, hint, lines, characters = "", "", 0, 0
+        fault, hint, lines, characters, load = "", "", 0, 0, 0
         try:
             memory = await self._memories.read(project)
             measured = size(memory.text or "")
             lines, characters = measured.lines, measured.characters
+            load = self._loads.expected(project, memory)
         except MemorydError as error:
             fault, hint = str(error), error.hint
         live, loaded = self._runs.live(name), self._loads.last.get(name)
@@ -123,7 +124,7 @@ class Overview:
             headless=config.headless(place),
             tokens_today=kept.usage,
             session_starts_today=kept.starts,
-            load_tokens=math.ceil(loaded.characters / CHARACTERS_PER_TOKEN) if loaded else 0,
+            load_tokens=math.ceil((loaded.characters if loaded else load) / CHARACTERS_PER_TOKEN),
         )
 
     def paused_until(self) -> float:

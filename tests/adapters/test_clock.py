@@ -23,6 +23,7 @@ def _zone_back(monkeypatch: pytest.MonkeyPatch) -> object:
 
 def test_it_tells_the_local_time_of_day(clock: SystemClock) -> None:
     assert clock.hhmm(1_767_254_040) == "08:54"
+    assert clock.day(1_767_254_040) == "01-01"
 
 
 @pytest.mark.parametrize(

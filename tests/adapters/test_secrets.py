@@ -36,6 +36,9 @@ class Stopped:
     def hhmm(self, at: float) -> str:
         return str(at)
 
+    def day(self, at: float) -> str:
+        return str(at)
+
     def day_start(self, at: float) -> float:
         return at
 

@@ -288,6 +288,17 @@ class TestLogs:
             "11-30 09:14:05 info     save  project=alpha  ops=1 applied\nno JSON \\u{1b}[2J\n"
         )
 
+    def test_a_long_line_breaks_between_words_on_a_terminal(
+        self, env: dict[str, str], log: Path, utc: None
+    ) -> None:
+        assert utc is None
+        log.write_text(f"{self.LINE}\n\nend\n")
+        typed = Typed(env, terminal=True, width=45)
+        assert typed("logs") == 0
+        assert typed.out == (
+            "11-30 09:14:05 info     save  project=alpha\n    ops=1 applied\n\nend\n"
+        )
+
     def test_followed_as_lines_are_added(self, log: Path) -> None:
         lines = commands_life._followed(log, 1)
         assert next(lines) == self.LINE

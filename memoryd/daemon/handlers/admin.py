@@ -131,8 +131,9 @@ class AdminHandlers:
 
         found = await self._ledger.commit(work)
         if found is None:
-            what = f"no run {message.run}" if message.run else "no run yet"
-            raise RequestError(404, "unknown_run", what, "memoryctl log")
+            what = f"no run {message.run}" if message.run else "no save yet"
+            hint = "memoryctl log" if message.run else ""  # which would say the same
+            raise RequestError(404, "unknown_run", what, hint)
         return found
 
     async def statusline(self, message: GetStatusline, _caller: Caller) -> Statusline:

@@ -118,8 +118,12 @@ class MemoryHandlers:
         name = await self._places.named(message)
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, 0.0))
         self._rooms.chooser.release()
-        self._backlog.resume(name)
-        return Done(sentence=f"{name or 'all projects'}: resumed")
+        word = "resumed" if self._backlog.resume(name) else "nothing was paused"
+        still = [
+            other or "all projects" for other in self._backlog.paused() if not name or not other
+        ]
+        rest = f"; still paused: {', '.join(still)}" if still else ""
+        return Done(sentence=f"{name or 'all projects'}: {word}{rest}")
 
     async def off(self, message: SwitchOff, _: Caller) -> Done:
         """No load and no save from the next event on."""
@@ -156,4 +160,8 @@ class MemoryHandlers:
         return f"excluded by {self._rooms.config().file.name}"
 
     def _until(self, at: float) -> str:
-        return "until resume" if at >= PARKED else f"until {self._clock.hhmm(at)}"
+        if at >= PARKED:
+            return "until resume"
+        clock = self._clock
+        today = clock.day_start(at) == clock.day_start(clock.now())
+        return f"until {'' if today else f'{clock.day(at)} '}{clock.hhmm(at)}"

@@ -11,7 +11,16 @@ from wire import CLOCK_BACKEND
 
 from memoryd.daemon.dispatch import RawAnswer
 from memoryd.errors import RequestError, StorageError
-from memoryd.protocol import GetStatus, Pause, Save, StatuslineAsked, SwitchOff, SwitchOn
+from memoryd.protocol import (
+    GetRun,
+    GetStatus,
+    Pause,
+    Resume,
+    Save,
+    StatuslineAsked,
+    SwitchOff,
+    SwitchOn,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -127,6 +136,55 @@ async def test_the_hint_of_a_file_that_can_t_be_read_mends_it(home: Home, wrong:
         status = await daemon.status()
         assert (status.fault, status.fault_hint) == ("", "")
     assert home.memory() == (latin.decode("latin-1") if wrong == "encoding" else "")
+
+
+async def test_a_pause_past_midnight_names_the_day(home: Home) -> None:
+    async with home.daemon() as daemon:  # at 22:13 of a 14 November
+        assert (await daemon.ask(Pause(seconds=600))).sentence.endswith(
+            "paused until 22:23; turns stay owed"
+        )
+        said = (await daemon.ask(Pause(seconds=7200))).sentence
+        assert said == "all projects: paused until 11-15 00:13; turns stay owed"
+
+
+async def test_resume_says_what_it_ended(home: Home) -> None:
+    async with home.daemon() as daemon:
+        await home.talk().turn("nothing to remember")
+        await daemon.quiet()
+
+        async def resume(project: str = "") -> str:
+            return str((await daemon.ask(Resume(project=project))).sentence)
+
+        assert await resume() == "all projects: nothing was paused"
+        assert await resume("api") == "api: nothing was paused"
+        await daemon.ask(Pause(project="api"))
+        assert await resume() == "all projects: nothing was paused; still paused: api"
+        await daemon.ask(Pause())
+        assert await resume("api") == "api: resumed; still paused: all projects"
+        assert await resume() == "all projects: resumed"
+        await daemon.ask(Pause(seconds=60))
+        await daemon.later(61)
+        assert await resume() == "all projects: nothing was paused"
+
+
+async def test_no_save_yet_is_no_reason_to_look_into_the_log(home: Home) -> None:
+    async with home.daemon() as daemon:
+        for run, hint in (("", ""), ("abc", "memoryctl log")):
+            with pytest.raises(RequestError) as told:
+                await daemon.ask(GetRun(run=run, cwd=str(home.project())))
+            assert (told.value.code, told.value.hint) == ("unknown_run", hint)
+
+
+async def test_what_a_start_costs_is_known_after_a_restart(home: Home) -> None:
+    async with home.daemon() as daemon:
+        talk = home.talk()
+        await talk.start()
+        await talk.turn("nothing to remember")
+        await daemon.quiet()
+        before = (await daemon.status()).load_tokens
+        assert before > 0
+    async with home.daemon() as daemon:
+        assert (await daemon.status()).load_tokens == before
 
 
 async def test_headless_is_that_of_the_directory(home: Home) -> None:
