@@ -33,6 +33,9 @@ if TYPE_CHECKING:
     from memoryd.daemon.runs import Runs
     from memoryd.ports import Clock, Ledger, LedgerThread, MemoryDir, MemoryFile
 
+ATTEMPTS = 10
+"""Edits in a row over which a file is put into shape; then it is taken as it stands."""
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
@@ -88,10 +91,12 @@ class Memories:
     async def put_in_shape(self, project: Project) -> Memory:
         """As `in_shape`, for who holds the project's lock."""
         memory = await self.read(project)
-        if _has_shape(memory):  # who held the lock before may have put it there
-            return memory
-        await self._rearrange(project)
-        return await self.read(project)
+        for _ in range(ATTEMPTS):
+            if _has_shape(memory):  # who held the lock before may have put it there
+                break
+            await self._rearrange(project)
+            memory = await self.read(project)
+        return memory
 
     async def keep_failed_reply(self, project: Project, text: str) -> None:
         """Keep a reply that could not be read; secrets are masked already."""
@@ -147,7 +152,7 @@ class Memories:
             await self._ledger.commit(keep)
             done = None
             try:
-                # edited meanwhile: the next load or save looks again
+                # edited meanwhile: it is looked at again, what a person wrote then is kept too
                 write = FileWrite(MEMORY_FILE, text.encode(), found.digest)
                 done = await self._replaced(project, write, run.id)
             finally:

@@ -97,6 +97,39 @@ async def test_an_edit_out_of_shape_during_a_save_is_kept_as_it_was(
     assert home.left() == ["MEMORY.md", BACKUP]
 
 
+async def test_an_edit_out_of_shape_while_one_is_put_into_shape_is_kept_too(
+    home: Home, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, real = home.remember(memory(facts=["- old."])), home.files.publish
+    edits = ["- first.\n", "- second.\n", "- third.\n"]
+    waiting = [*edits]
+
+    def fork(_: ForkRequest) -> ForkReply:
+        path.write_text(waiting.pop(0))
+        return saying(adding("new."))
+
+    def publish(directory: Path, staged: Any) -> bool:
+        if waiting:
+            path.write_text(waiting.pop(0))
+        return real(directory, staged)
+
+    monkeypatch.setattr(home.files, "publish", publish)
+    home.backend.outcomes.clear()
+    home.backend.outcomes.append(fork)
+    async with home.daemon() as daemon:
+        await home.talk().turn("hello")
+        await daemon.quiet()
+        runs = await daemon.runs_of("api")
+    assert sorted(run.event for run in runs) == [
+        "MEMORY.md: 1 added; merged over a concurrent edit",
+        REARRANGED,
+    ]
+    backups = [home.memory(file=name) for name in home.left() if name != "MEMORY.md"]
+    assert sorted(backups) == edits
+    assert home.memory().startswith("- third.\n")
+    assert home.memory().count("- new.\n") == 1
+
+
 @pytest.mark.parametrize("look", [2, 3])
 async def test_a_file_that_a_person_mends_first_is_left_alone(
     home: Home, monkeypatch: pytest.MonkeyPatch, look: int
@@ -135,6 +168,8 @@ class Person:
     """Who writes into both files before the call of that name and number, out of shape."""
 
     def __init__(self, home: Home, patch: pytest.MonkeyPatch, call: str, number: int) -> None:
+        self.text = ""
+        """What MEMORY.md held then."""
         self._home, self._calls, self._number = home, 0, number
         patch.setattr(home.files, call, self._before(getattr(home.files, call)))
 
@@ -149,8 +184,9 @@ class Person:
 
     def _write(self) -> None:
         for file in ("MEMORY.md", "db.md"):
-            text = self._home.memory(file=file)
-            self._home.remember(f"{text}\n## By hand\n\n- by hand.\n", file=file)
+            text = f"{self._home.memory(file=file)}\n## By hand\n\n- by hand.\n"
+            self._home.remember(text, file=file)
+            self.text = self.text or text
 
 
 def remembering(request: ForkRequest) -> ForkReply:
@@ -167,7 +203,7 @@ async def test_two_saves_a_load_and_an_edit_at_once_lose_nothing(
     home.remember("- a topic of old\n", file="db.md")
     home.backend.outcomes.clear()
     home.backend.outcomes.append(remembering)
-    Person(home, monkeypatch, call, number)
+    person = Person(home, monkeypatch, call, number)
     async with home.daemon() as daemon:
         async with anyio.create_task_group() as tasks:
             tasks.start_soon(home.talk(session="s3").start)
@@ -185,3 +221,5 @@ async def test_two_saves_a_load_and_an_edit_at_once_lose_nothing(
         assert topic.count(line) == 1, line
     assert memories.count("- by hand.") == topic.count("- by hand.") == 1
     assert memories.count("- `db.md`.") == 1
+    backups = [home.memory(file=name) for name in home.left() if name.startswith("MEMORY.pre")]
+    assert person.text in backups
