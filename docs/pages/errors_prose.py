@@ -27,7 +27,8 @@ PROBLEMS: dict[str, Told] = {
     "excluded": Told(
         409,
         "The directory is excluded by `exclude` of the config, or by `off` in the table of its path:"
-        " `off` and `on` change nothing there, and nothing is stored. `memoryctl config show` has both.",
+        " `off`, `on` and `pause` change nothing there, and nothing is stored. `memoryctl config show`"
+        " has both.",
     ),
     "head_too_long": Told(431, "Request line and headers are longer than 16 KiB."),
     "internal": Told(

@@ -20,22 +20,26 @@ class Places:
         self._projects = projects
         self._sessions = sessions
 
-    async def chosen(self, message: Placed) -> Project:
-        """The project that is meant; raises RequestError where there is none."""
+    async def chosen(self, message: Placed, *, store: bool = False) -> Project:
+        """The project that is meant; raises RequestError where there is none.
+
+        With `store` it is known by its name from now on: a switch may be taken back by that, and must
+        not come to hold for another directory of the same name.
+        """
         if message.project:
             return self._by_name(message.project)
         directory = await self.directory(message)
         project = None
         if directory.startswith("/"):
-            project = await self._projects.of(directory, store=False)
+            project = await self._projects.of(directory, store=store)
         if project is None:
             raise RequestError(400, "no_project", "no project and no directory was given")
         return project
 
-    async def named(self, message: Placed) -> str:
+    async def named(self, message: Placed, *, store: bool = False) -> str:
         """The name of the project that is meant; `ALL` where no place is given."""
         placed = message.project or message.inside or message.cwd
-        return (await self.chosen(message)).name if placed else ALL
+        return (await self.chosen(message, store=store)).name if placed else ALL
 
     async def directory(self, message: Placed) -> str:
         """The directory that is meant; of a name, where the project was first seen. May be empty."""

@@ -106,7 +106,8 @@ class MemoryHandlers:
 
     async def pause(self, message: Pause, _: Caller) -> Done:
         """No save starts for a while."""
-        name = await self._places.named(message)
+        await self._refuse_excluded(message)
+        name = await self._places.named(message, store=True)
         until = self._clock.now() + message.seconds if message.seconds > 0 else PARKED
         await self._ledger.commit(lambda ledger: ledger.put_pause(name, until))
         self._backlog.pause(name, until)
@@ -140,10 +141,8 @@ class MemoryHandlers:
                 raise RequestError(404, "unknown_session", f"no session {message.session} is known")
             await self._look_again(off=off)
             return Done(sentence=f"memory is {word} for this session, from its next event on")
-        project = await self._places.chosen(message)
-        if await self._is_excluded(message):
-            sentence = f"{project.name}: {self._excluded()}, which no switch changes"
-            raise RequestError(409, "excluded", sentence, "memoryctl config show")
+        await self._refuse_excluded(message)
+        project = await self._places.chosen(message, store=off)
         await self._projects.switch(project.name, off=off)
         await self._look_again(off=off)
         return Done(sentence=f"memory is {word} for {project.name}, from the next event on")
@@ -151,6 +150,12 @@ class MemoryHandlers:
     async def _look_again(self, *, off: bool) -> None:
         if not off:
             await self._backlog.switched_on()
+
+    async def _refuse_excluded(self, message: Placed) -> None:
+        if await self._is_excluded(message):
+            name = (await self._places.chosen(message)).name
+            sentence = f"{name}: {self._excluded()}, which no switch changes"
+            raise RequestError(409, "excluded", sentence, "memoryctl config show")
 
     async def _is_excluded(self, message: Placed) -> bool:
         directory = await self._places.directory(message)

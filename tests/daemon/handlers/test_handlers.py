@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from rooms import Daemon, Talk
 
+    from memoryd.protocol import Message
+
 pytestmark = pytest.mark.anyio
 
 
@@ -89,7 +91,7 @@ async def test_an_excluded_directory_says_so_and_leaves_no_trace(home: Home, tom
     home.configure(toml)
     here, other = str(home.project()), str(home.project("shop"))
     async with home.daemon() as daemon:
-        for message in (SwitchOff(cwd=here), SwitchOn(cwd=here)):
+        for message in (SwitchOff(cwd=here), SwitchOn(cwd=here), Pause(cwd=here)):
             with pytest.raises(RequestError, match=r"api: excluded by config\.toml") as told:
                 await daemon.ask(message)
             assert (told.value.status, told.value.code) == (409, "excluded")
@@ -101,6 +103,27 @@ async def test_an_excluded_directory_says_so_and_leaves_no_trace(home: Home, tom
         assert [each.excluded for each in (await daemon.ask(GetStatus(cwd=other))).projects] == [
             False
         ]
+
+
+@pytest.mark.parametrize(
+    ("there", "back"),
+    [(SwitchOff, SwitchOn(project="api")), (Pause, Resume(project="api"))],
+)
+async def test_a_switch_is_taken_back_by_name_and_holds_for_no_namesake(
+    home: Home, there: type[SwitchOff | Pause], back: Message
+) -> None:
+    """In a directory where nothing was saved yet."""
+    namesake = home.home / "other" / "api"
+    namesake.mkdir(parents=True)
+    async with home.daemon() as daemon:
+        await daemon.ask(there(cwd=str(home.project())))
+        (found, *_) = (await daemon.ask(GetStatus(cwd=str(namesake)))).projects
+        assert found.name != "api"
+        assert (found.off, found.paused_until) == (False, 0.0)
+        await daemon.ask(back)
+        (found, *_) = (await daemon.ask(GetStatus(cwd=str(home.project())))).projects
+        assert found.name == "api"
+        assert (found.off, found.paused_until) == (False, 0.0)
 
 
 async def test_a_project_that_is_excluded_later_says_so_by_its_name(home: Home) -> None:
