@@ -225,6 +225,14 @@ class TestProcess:
             assert [owed.session for owed in ledger.owed()] == [session.id]
             ledger.close()
 
+    def test_a_stop_that_is_asked_for_until_it_has_ended(self) -> None:
+        with house() as home:
+            assert home.process is not None
+            while home.process.poll() is None:
+                home.process.send_signal(signal.SIGTERM)
+            assert home.process.returncode == 0
+            assert "Traceback" not in home.log
+
     def test_a_stop_while_it_starts(self, folder: Path) -> None:
         """At whatever instant it comes: no half daemon stays."""
         env = {"HOME": str(folder), "PATH": "/usr/bin:/bin", "PYTHONPATH": str(REPOSITORY)}

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets as tokens
 import signal
+import socket
 import sys
 from contextlib import AsyncExitStack
 from functools import cached_property, partial
@@ -243,11 +244,27 @@ class App:
 
     async def stop_on_signals(self) -> None:
         """SIGTERM and SIGINT stop the daemon: what was asked is still answered."""
-        with anyio.open_signal_receiver(*STOPPING) as signals:
-            # held back since the start: one that came meanwhile comes now
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
-            async for _ in signals:
+        # Not anyio's receiver: at its end the system's own action is back, and one more signal while
+        # the last things are put away would kill what ends already.
+        heard, told = socket.socketpair()
+        with heard, told:
+            told.setblocking(False)
+            signal.set_wakeup_fd(told.fileno(), warn_on_full_buffer=False)
+            try:
+                for number in STOPPING:
+                    signal.signal(number, _noted)
+                # held back since the start: one that came meanwhile comes now
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
+                await anyio.wait_readable(heard)
                 self.stop()
+            finally:
+                for number in STOPPING:
+                    signal.signal(number, signal.SIG_IGN)
+                signal.set_wakeup_fd(-1)
+
+
+def _noted(_number: int, _frame: object) -> None:
+    """What a signal brings is its byte on the wakeup descriptor."""
 
 
 def _handlers(
