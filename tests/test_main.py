@@ -285,7 +285,7 @@ class started:  # noqa: N801  used like a function
 def wait(found: object, process: subprocess.Popen[bytes]) -> None:
     """Until that holds; a daemon that ends meanwhile is a fault."""
     assert callable(found)
-    end = time.monotonic() + 20
+    end = time.monotonic() + 60
     while not found():
         assert time.monotonic() < end
         with pytest.raises(subprocess.TimeoutExpired):

@@ -236,6 +236,6 @@ def test_200_ops_on_an_odd_file_take_bounded_time(number: int) -> None:
     text, answer = hostile()[number]
     found = read(answer)
     assert isinstance(found, Reply)
-    started = time.perf_counter()
+    started = time.process_time()
     apply(text, found, Terms("p", ("please never push to main " * 2_000,) * 50))
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 10

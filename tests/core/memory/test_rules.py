@@ -301,8 +301,8 @@ def test_what_shortens_is_an_ordered_part(whole: list[str], data: st.DataObject)
     ids=range(7),
 )
 def test_long_lines_take_linear_time(text: str) -> None:
-    started = time.perf_counter()
+    started = time.process_time()
     key(text)
     text_fault(bullet(text))
     mark_fault(text)
-    assert time.perf_counter() - started < 2
+    assert time.process_time() - started < 10
