@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from dataclasses import asdict, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, assert_never
 
 import anyio
@@ -95,7 +94,7 @@ class SaveWork:
         """Nothing more is sent to a model where a person switched it off, whenever the turn ended."""
         if self._projects.is_off(owed.project):
             return True
-        if self._rooms.config().excludes(Path(owed.directory)):
+        if await self._projects.excludes(owed.directory):
             return True
         row = await self._rooms.ledger.commit(lambda ledger: ledger.session(owed.session))
         return row is not None and row.off
@@ -171,7 +170,8 @@ class SaveWork:
         if ending.fork and ending.run and ending.fork.status in HOLDING:
             self._rooms.holds.hold(ending.run.backend, now + delay)
         last = (taken.owed.retry_since or now) + self._rooms.config().settings.retry_for
-        if now + delay > last and not asked:
+        # A wait longer than any of ours is until a limit's reset.
+        if now + delay > last and asked <= failure.LONGEST_DELAY:
             return PARKED, "network"
         return now + delay, ""
 

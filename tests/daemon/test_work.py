@@ -224,6 +224,18 @@ class TestAskedToWait:
             assert await daemon.owed() is None
         assert len(model.asked) == 2
 
+    async def test_a_short_wait_that_is_asked_for_again_and_again_has_the_limit_too(
+        self, home: Home
+    ) -> None:
+        model = Model(home, ForkFailure("transient", status=529, retry_after=5))
+        async with home.daemon() as daemon:
+            await one_turn(daemon, home.talk())
+            await run_for(daemon, 3600, 20)
+            owed = await daemon.owed()
+            assert owed is not None
+            assert owed.parked == "network"
+        assert model.times[-1] <= 1800
+
     async def test_two_that_were_on_their_way_do_not_shorten_it(self, home: Home) -> None:
         home.backend.hold = anyio.Event()
         answers = iter([LIMITED, ForkFailure("transient", status=529)])
