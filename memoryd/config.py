@@ -29,6 +29,8 @@ Worktrees = Literal["shared", "separate"]
 _UNITS = {"ms": 0.001, "s": 1.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _DURATION = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(ms|s|min|h|d)\Z")
 
+_WILD = re.compile(r"[*?\[]")
+
 _PATHS = ("memory_root", "api_key_file", "ca_bundle")
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
@@ -112,10 +114,13 @@ class Config:
     def project_settings(self, directory: Path) -> ProjectSettings:
         """The table of the nearest path at or above `directory`; the defaults where there is none."""
         best: tuple[int, ProjectSettings] = (-1, ProjectSettings())
+        if not self.settings.projects:
+            return best[1]
+        above = _above(directory)
         for pattern, table in self.settings.projects.items():
-            path = _expanded(pattern, self.home)
-            if directory == path or path in directory.parents:
-                best = max(best, (len(path.parts), table), key=lambda pair: pair[0])
+            for path in _spellings(_expanded(pattern, self.home)):
+                if path in above:
+                    best = max(best, (len(path.parts), table), key=lambda pair: pair[0])
         return best[1]
 
     def headless(self, directory: Path) -> Headless:
@@ -126,9 +131,16 @@ class Config:
         """Whether `directory` or a parent of it matches a glob of `exclude`, or its table says off."""
         if self.project_settings(directory).off:
             return True
-        names = [str(directory), *(str(parent) for parent in directory.parents)]
-        globs = [str(_expanded(glob, self.home)) for glob in self.settings.exclude]
-        return any(fnmatchcase(name, glob) for glob in globs for name in names)
+        if not self.settings.exclude:
+            return False
+        names = [str(path) for path in _above(directory)]
+        globs = [_expanded(glob, self.home) for glob in self.settings.exclude]
+        spelled = [str(path) for glob in globs for path in _spellings(glob)]
+        return any(fnmatchcase(name, glob) for glob in spelled for name in names)
+
+    def tells_directories_apart(self) -> bool:
+        """Whether anything in it holds for some directories only."""
+        return bool(self.settings.exclude or self.settings.projects)
 
 
 def load(env: Mapping[str, str]) -> Config:
@@ -236,3 +248,15 @@ def _expanded(pattern: str, base: Path) -> Path:
     if pattern == "~" or pattern.startswith("~/"):
         pattern = f"{base}{pattern[1:]}"
     return base / pattern
+
+
+def _above(directory: Path) -> tuple[Path, ...]:
+    """The directory and its parents, as it was given and with links followed."""
+    return tuple(path for each in _spellings(directory) for path in (each, *each.parents))
+
+
+def _spellings(path: Path) -> tuple[Path, ...]:
+    """A path or glob as it was given, and with the links in front of any wildcard followed."""
+    plain = next((at for at, part in enumerate(path.parts) if _WILD.search(part)), len(path.parts))
+    real = Path(os.path.realpath(Path(*path.parts[:plain])), *path.parts[plain:])
+    return (path,) if real == path else (path, real)

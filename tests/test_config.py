@@ -294,6 +294,21 @@ class TestProjects:
         found = parsed(f'exclude = ["{glob}"]')
         assert found.excludes(Path(directory)) is excluded
 
+    def test_links_are_followed_on_both_sides(self, tmp_path: Path) -> None:
+        home = tmp_path / "home"
+        real = tmp_path / "disk" / "secret" / "api"
+        real.mkdir(parents=True)
+        home.symlink_to(tmp_path / "disk")
+        env = {"HOME": str(home)}
+        by_link = parsed('exclude = ["~/secret/*"]\n', env)
+        by_path = parsed(f'exclude = ["{real}"]\n', env)
+        table = parsed('[projects."~/secret"]\nname = "x"\n', env)
+        for directory in (real, home / "secret" / "api"):
+            assert by_link.excludes(directory)
+            assert by_path.excludes(directory)
+            assert table.project_settings(directory).name == "x"
+        assert not by_link.excludes(real.parent)
+
     def test_a_table_that_says_off(self) -> None:
         found = parsed('[projects."~/work"]\noff = true\n[projects."~/work/api"]\noff = false\n')
         assert found.excludes(Path("/home/u/work/x"))

@@ -84,7 +84,8 @@ SETTINGS: dict[str, Prose] = {
     ),
     "exclude": Prose(
         "Directories without memory, as globs. A session that starts in or below one gets none"
-        " and is not saved; nothing about it is kept. `*` matches `/` too.",
+        " and is not saved; nothing about it is kept. By whatever link one gets there; the linked"
+        " worktrees of a repository in one are excluded with it. `*` matches `/` too.",
         'exclude = ["~/clients/*", "/tmp/*"]',
     ),
     "retention_days": Prose(

@@ -97,8 +97,7 @@ class Overview:
             fault, hint = str(error), error.hint
         live, loaded = self._runs.live(name), self._loads.last.get(name)
         failures, since, cause = kept.failures
-        place = Path(directory or self._projects.seen_in(name))
-        config = self._config()
+        place = directory or self._projects.seen_in(name)
         paused = self._backlog.paused_until(name)
         return ProjectStatus(
             name=name,
@@ -120,8 +119,8 @@ class Overview:
             failure=cause,
             paused_until=paused if paused > now else 0.0,
             off=self._projects.is_off(name),
-            excluded=config.excludes(place),
-            headless=config.headless(place),
+            excluded=await self._projects.excludes(place),
+            headless=self._config().headless(Path(place)),
             tokens_today=kept.usage,
             session_starts_today=kept.starts,
             load_tokens=math.ceil((loaded.characters if loaded else load) / CHARACTERS_PER_TOKEN),

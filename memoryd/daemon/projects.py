@@ -1,15 +1,16 @@
 """Which project a session belongs to, and what the config says of it.
 
-Owns the stored identities. A project that nothing was saved for yet is not stored: a fork that kept its
-hooks, or a session in which nobody asked anything, leaves no trace.
+Owns the stored identities. A project that has no memory yet is not stored: a fork that kept its hooks, or
+a session in which nobody asked anything, leaves no trace.
 """
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import anyio
 from anyio import to_thread
@@ -20,8 +21,11 @@ from memoryd.core.text import printable
 from memoryd.protocol import RunRecord
 
 if TYPE_CHECKING:
+    from memoryd.config import Config
     from memoryd.daemon.rooms import Rooms
     from memoryd.ports import Ledger, Repositories
+
+T = TypeVar("T")
 
 REMEMBERED = 256
 """Directories whose project is remembered between a session's start and its later events."""
@@ -47,6 +51,7 @@ class Projects:
         self._known: list[core.Identity] = []
         self._names: dict[str, str] = {}
         self._off: set[str] = set()
+        self._excluded: dict[str, bool] = {}
 
     async def start(self) -> None:
         """Read what is stored."""
@@ -58,6 +63,18 @@ class Projects:
     def is_off(self, name: str) -> bool:
         """Whether the person switched the project's memory off."""
         return name in self._off
+
+    async def excludes(self, directory: str) -> bool:
+        """Whether the config gives no memory to the directory, or to the repository it belongs to."""
+        config = self._config()
+        if not config.tells_directories_apart():
+            return False
+        found = self._excluded.get(directory)
+        if found is None:
+            found = await to_thread.run_sync(self._is_excluded, directory, config)
+            if config is self._config():
+                _keep(self._excluded, directory, found)
+        return found
 
     async def switch(self, name: str, *, off: bool) -> None:
         """Switch a project's memory off or on, from the next event on."""
@@ -77,7 +94,9 @@ class Projects:
         return next((known.directory for known in self._known if known.name == name), "")
 
     async def of(self, directory: str, *, store: bool) -> Project | None:
-        """The project of a session that started in `directory`; a new one is kept if `store`.
+        """The project of a session that started in `directory`.
+
+        A new one is kept if `store`, or if it finds a memory of its name.
 
         None where a directory can have no memory.
         """
@@ -89,19 +108,30 @@ class Projects:
             if resolved is None:
                 return None
             identity = resolved.identity
-            if resolved.changed and (store or resolved.outcome != "new"):
+            # A memory that lies there already is that of the first who loads it.
+            store = store or resolved.outcome != "new" or await self._has_memory(identity.name)
+            if resolved.changed and store:
                 await self._store(identity, news=resolved.outcome == "joined")
-        if store or resolved.outcome != "new":
-            self._remember(directory, identity.name)
+        if store:
+            _keep(self._names, directory, identity.name)
         return self.named(identity.name)
 
     def forget(self, directory: str) -> None:
         """Look at the directory anew: a session starts there."""
         self._names.pop(directory, None)
+        self._excluded.pop(directory, None)
 
     def forget_all(self) -> None:
         """The config changed."""
         self._names.clear()
+        self._excluded.clear()
+
+    def _is_excluded(self, directory: str, config: Config) -> bool:
+        if config.excludes(Path(directory)):
+            return True
+        # A linked worktree may lie anywhere: its memory is that of the repository.
+        repository = self._repositories.look(Path(directory))
+        return repository is not None and config.excludes(Path(repository.primary))
 
     def _resolve(self, directory: str) -> core.Resolved | None:
         repository = self._repositories.look(Path(directory))
@@ -117,6 +147,10 @@ class Projects:
             still_there=self._repositories.still_there,
             pinned=settings.name,
         )
+
+    async def _has_memory(self, name: str) -> bool:
+        file = self.named(name).directory / "MEMORY.md"
+        return await to_thread.run_sync(os.path.lexists, file)
 
     async def _store(self, identity: core.Identity, *, news: bool) -> None:
         def keep(ledger: Ledger) -> None:
@@ -150,7 +184,8 @@ class Projects:
             event=FRONT + printable(sentence),
         )
 
-    def _remember(self, directory: str, name: str) -> None:
-        if len(self._names) >= REMEMBERED:
-            self._names.pop(next(iter(self._names)))
-        self._names[directory] = name
+
+def _keep(remembered: dict[str, T], directory: str, found: T) -> None:
+    if len(remembered) >= REMEMBERED:
+        remembered.pop(next(iter(remembered)))
+    remembered[directory] = found

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 import os
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import anyio
@@ -92,7 +91,7 @@ class Silence:
     async def end(self, session: str, reason: Reason) -> None:
         """Ask for what the session left unread."""
         row = await self._sessions.find(session)
-        if row is None or not pending(row) or self._config().excludes(Path(row.directory)):
+        if row is None or not pending(row) or await self._projects.excludes(row.directory):
             return
         project = await self._projects.of(row.directory, store=True)
         if project is None or self._projects.is_off(project.name):

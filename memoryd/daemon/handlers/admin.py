@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memoryd import __version__
@@ -146,7 +145,7 @@ class AdminHandlers:
         session = await self._sessions.find(message.session_id) if message.session_id else None
         workspace = message.workspace.project_dir if message.workspace else ""
         directory = session.directory if session else workspace or message.cwd
-        if not directory.startswith("/") or self._config().excludes(Path(directory)):
+        if not directory.startswith("/") or await self._projects.excludes(directory):
             return None
         project = await self._projects.of(directory, store=False)
         if project is None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from memoryd.core.text import plural
@@ -159,7 +158,7 @@ class MemoryHandlers:
 
     async def _is_excluded(self, message: Placed) -> bool:
         directory = await self._places.directory(message)
-        return self._rooms.config().excludes(Path(directory))
+        return await self._projects.excludes(directory)
 
     def _excluded(self) -> str:
         return f"excluded by {self._rooms.config().file.name}"

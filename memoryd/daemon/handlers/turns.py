@@ -194,7 +194,9 @@ class TurnHandlers:
         if not directory.startswith("/"):
             return None
         path = Path(directory)
-        if path == self._state or self._state in path.parents or self._config().excludes(path):
+        if path == self._state or self._state in path.parents:
+            return None
+        if await self._projects.excludes(directory):
             return None
         return self._shown(event, caller, known or Known(SessionRow(id="", directory=directory)))
 
