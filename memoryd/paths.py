@@ -53,12 +53,6 @@ def expand(value: str, env: Mapping[str, str]) -> Path:
     return home(env) / value
 
 
-def host_config_dir(env: Mapping[str, str]) -> Path:
-    """Claude Code's own folder: `CLAUDE_CONFIG_DIR`, else `~/.claude`."""
-    value = env.get("CLAUDE_CONFIG_DIR", "")
-    return Path(value) if value.startswith("/") else home(env) / ".claude"
-
-
 def socket_path(env: Mapping[str, str]) -> Path:
     """The daemon's socket, at most `SOCKET_PATH_LIMIT` bytes long.
 

@@ -98,8 +98,6 @@ class MemoryState:
     memory: MemoryFile | None
     topics: tuple[str, ...]
     """Names of the topic files, by code points."""
-    reserved: tuple[str, ...] = ()
-    """Names of migration backups."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,11 +33,6 @@ LOAD_PARTS = 6
 PART_LIMIT = 9_000
 """UTF-16 units of one part: the host cuts a hook value at 10,000."""
 
-SaveState = Literal["owed", "gate", "fork", "read", "apply", "commit"]
-"""What a save that is not over is doing."""
-
-SaveOutcome = Literal["done", "no_change", "skipped", "held", "failed"]
-
 RunState = Literal[
     "owed",
     "gate",
@@ -448,10 +443,6 @@ class EventShown(Message, kw_only=True, tag="event"):
     at: float
     text: str
 
-
-Fact = SessionStarted | PromptSubmitted | ToolsRan | TurnEnded | TurnFailed | SessionEnded
-Command = Save | Cancel | Pause | Resume | SwitchOff | SwitchOn | Shutdown
-Read = GetVersion | GetStatus | GetLog | GetRun | GetMemory | GetStatusline
 
 ROUTES: dict[tuple[str, str], type[Message]] = {
     ("POST", "session_started"): SessionStarted,

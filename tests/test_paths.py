@@ -56,7 +56,6 @@ class TestFolders:
         assert paths.state_dir(env) == Path("/h/.local/state/memoryd")
         assert paths.config_file(env) == Path("/h/.config/memoryd/config.toml")
         assert paths.default_memory_root(env) == Path("/h/.cli-tweaks/memory")
-        assert paths.host_config_dir(env) == Path("/h/.claude")
         assert paths.spool_dir(Path("/s")) == Path("/s/spool")
 
     def test_where_the_person_wants_them(self) -> None:
@@ -64,11 +63,9 @@ class TestFolders:
             "HOME": "/h",
             "XDG_STATE_HOME": "/x/s",
             "XDG_CONFIG_HOME": "/x/c",
-            "CLAUDE_CONFIG_DIR": "/x/claude",
         }
         assert paths.state_dir(env) == Path("/x/s/memoryd")
         assert paths.config_file(env) == Path("/x/c/memoryd/config.toml")
-        assert paths.host_config_dir(env) == Path("/x/claude")
 
     @pytest.mark.parametrize("value", ["", "x", "./x", "~/x"])
     def test_a_relative_value_counts_as_unset(self, value: str) -> None:
@@ -76,11 +73,9 @@ class TestFolders:
             "HOME": "/h",
             "XDG_STATE_HOME": value,
             "XDG_CONFIG_HOME": value,
-            "CLAUDE_CONFIG_DIR": value,
         }
         assert paths.state_dir(env) == Path("/h/.local/state/memoryd")
         assert paths.config_file(env) == Path("/h/.config/memoryd/config.toml")
-        assert paths.host_config_dir(env) == Path("/h/.claude")
 
 
 class TestExpanding:

@@ -43,12 +43,12 @@ class MemoryFiles:
     def read(self, directory: Path) -> MemoryState:
         """MEMORY.md and the names of what lies beside it; a missing directory is an empty one."""
         self._follow(directory)
-        names = sorted(_names(directory))
-        backups = tuple(name for name in names if _BACKUP.match(name))
         topics = tuple(
-            name for name in names if name not in backups and _is_topic(directory / name)
+            name
+            for name in sorted(_names(directory))
+            if not _BACKUP.match(name) and _is_topic(directory / name)
         )
-        return MemoryState(directory, self.read_file(directory, MEMORY_FILE), topics, backups)
+        return MemoryState(directory, self.read_file(directory, MEMORY_FILE), topics)
 
     def read_file(self, directory: Path, name: str) -> MemoryFile | None:
         """One file's bytes, or None where there is none. Raises StorageError."""

@@ -9,10 +9,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
 
 ALL = ""
 """The project name under which a pause holds for all."""
@@ -44,10 +40,6 @@ class Queue:
         """The session asks for a save: the pending one takes it in and keeps its place."""
         self._waiting[job.session] = job
 
-    def drop(self, session: str) -> None:
-        """The session owes nothing more; a save that runs is not touched."""
-        self._waiting.pop(session, None)
-
     def start(self, now: float) -> list[Job]:
         """The jobs that start at `now`; they count as running until `finish`."""
         started = []
@@ -65,18 +57,6 @@ class Queue:
         """The project's save is over, however it ended."""
         self._running.pop(project, None)
 
-    def hasten(self, project: str, session: str = "") -> int:
-        """Let the waiting jobs of a project (or one session) start at once; returns how many."""
-        found = [job for job in self._of(project) if not session or job.session == session]
-        for job in found:
-            self._waiting[job.session] = Job(job.session, job.project, job.asked)
-        return len(found)
-
-    def hasten_all(self) -> None:
-        """Something changed that jobs waited for: each may start at once."""
-        for job in list(self._waiting.values()):
-            self._waiting[job.session] = Job(job.session, job.project, job.asked)
-
     def pause(self, project: str, until: float) -> None:
         """No save of the project (of any: `ALL`) starts before `until`."""
         self._paused[project] = until
@@ -93,12 +73,9 @@ class Queue:
         """When the project's saves may start again; 0 where it is not paused."""
         return max(self._paused.get(ALL, 0.0), self._paused.get(project, 0.0))
 
-    def running(self, project: str) -> Job | None:
-        return self._running.get(project)
-
     def waiting(self, project: str) -> int:
         """How many sessions of the project wait."""
-        return sum(1 for _ in self._of(project))
+        return sum(job.project == project for job in self._waiting.values())
 
     def next_start(self, now: float) -> float:
         """When a waiting job could start next by the clock alone; infinity where none could."""
@@ -109,6 +86,3 @@ class Queue:
 
     def _opens(self, job: Job) -> float:
         return max(job.not_before, self.paused_until(job.project))
-
-    def _of(self, project: str) -> Iterator[Job]:
-        return (job for job in self._waiting.values() if job.project == project)

@@ -180,10 +180,6 @@ _VALUES: tuple[tuple[str, tuple[str, ...], str], ...] = (
 _START = r"(?:(?<![A-Za-z0-9])|(?<=\\[nrt])|(?<=\\u[0-9a-fA-F]{4})|(?<=%[0-9a-fA-F]{2}))"
 """A token begins where no letter or digit precedes, or behind an escape of JSON or of a URL."""
 
-
-KINDS = tuple(kind for kind, _, _ in (*_TOKENS, *_VALUES))
-"""The kinds of secret that are known, as they stand in `[redacted:kind]`."""
-
 EXACT_KIND = "key"
 EXACT_MINIMUM = 8
 """Characters from which an exact value is masked; a shorter one would mask common words."""

@@ -26,7 +26,6 @@ def test_an_empty_transcript_has_no_conversation() -> None:
     reading = Rows().reading()
     assert (said(reading), reading.typed, reading.leaf) == ([], (), "")
     assert reading.activity == Activity()
-    assert not reading.activity.to_read
 
 
 def test_rows_of_one_message_are_one_message() -> None:
@@ -442,7 +441,7 @@ def test_a_turn_of_a_notice_that_only_answered_leaves_nothing_to_read() -> None:
     since = rows.end
     rows.user("a task ended", "notice")
     rows.model("good")
-    assert not rows.reading(since).activity.to_read
+    assert rows.reading(since).activity == Activity()
 
 
 def test_an_interruption_at_the_end_is_told() -> None:

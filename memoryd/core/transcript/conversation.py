@@ -96,11 +96,6 @@ class Activity:
     interrupted: bool = False
     """The branch ends with the mark that a turn was interrupted."""
 
-    @property
-    def to_read(self) -> bool:
-        """Whether a save has something to read: a prompt was sent or a tool ran."""
-        return bool(self.prompts or self.tools)
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
