@@ -338,6 +338,9 @@ class Notices(msgspec.Struct, kw_only=True):
     skipped: list[str] = []
     refused: list[str] = []
 
+    def __repr__(self) -> str:
+        return f"Notices({len(self.skipped)} skipped, {len(self.refused)} refused)"
+
 
 class Intent(msgspec.Struct, kw_only=True):
     """Staged files of a run that are to be published together, topics first.

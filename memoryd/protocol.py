@@ -346,6 +346,9 @@ class RunRecord(Message, kw_only=True):
     ops: list[OpRecord] = []
     topics: list[str] = []
 
+    def __repr__(self) -> str:
+        return f"RunRecord({self.id!r}, {self.state!r}, event of {len(self.event)} characters)"
+
 
 class RunList(Message, kw_only=True):
     runs: list[RunRecord]
@@ -399,6 +402,9 @@ class ProjectStatus(Message, kw_only=True):
     Characters / 4.
     """
 
+    def __repr__(self) -> str:
+        return f"ProjectStatus({self.name!r}, event of {len(self.event)} characters)"
+
 
 class Warned(Message, kw_only=True):
     """Something that the person should know: a code of docs/reference/errors.md and a sentence."""
@@ -429,6 +435,9 @@ class Status(Message, kw_only=True):
 class Statusline(Message, kw_only=True):
     text: str
 
+    def __repr__(self) -> str:
+        return f"Statusline({len(self.text)} characters)"
+
 
 class RunChanged(Message, kw_only=True, tag="run"):
     """A line of `follow`: a run entered a state."""
@@ -442,6 +451,9 @@ class EventShown(Message, kw_only=True, tag="event"):
     project: str
     at: float
     text: str
+
+    def __repr__(self) -> str:
+        return f"EventShown({self.project!r}, {len(self.text)} characters)"
 
 
 ROUTES: dict[tuple[str, str], type[Message]] = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -63,3 +64,49 @@ def test_memory_files_are_written_by_one_adapter_only() -> None:
     assert writers <= {
         "memoryd/daemon/instance.py",  # its own word of who holds the lock
     }
+
+
+USER_TEXT = re.compile(
+    "answer|body|content|data|event|input|lines?|message|old|outputs|prompt|question|refused"
+    "|response|result|skipped|texts?|typed|value|words"
+)
+"""Names of fields that hold what a person or a model wrote, where they hold text or bytes."""
+
+NO_USER_TEXT = {
+    "git_config.Setting.value": "of a repository's config",
+    "parser.Command.text": "of our own reference",
+    "script.Failure.message": "of an API that is scripted",
+    "protocol.ShimHeaders.event": "an id",
+    "spool.Drained.refused": "names of files",
+}
+
+
+def hides_fields(decorator: ast.expr) -> bool:
+    return "repr=False" in ast.unparse(decorator)
+
+
+def generated_reprs() -> list[ast.ClassDef]:
+    """Classes whose repr is made from their fields, renamed to `module.Class`."""
+    found = []
+    for source in SOURCES:
+        for node in ast.walk(ast.parse(source.read_text())):
+            if not isinstance(node, ast.ClassDef) or not (node.bases or node.decorator_list):
+                continue
+            own = {part.name for part in node.body if isinstance(part, ast.FunctionDef)}
+            if "__repr__" not in own and not any(map(hides_fields, node.decorator_list)):
+                node.name = f"{source.stem}.{node.name}"
+                found.append(node)
+    return found
+
+
+def test_user_text_is_in_no_repr() -> None:
+    shown = {
+        f"{kind.name}.{field.target.id}"
+        for kind in generated_reprs()
+        for field in kind.body
+        if isinstance(field, ast.AnnAssign)
+        and isinstance(field.target, ast.Name)
+        and USER_TEXT.fullmatch(field.target.id)
+        and re.search(r"\b(str|bytes|bytearray|Any|object)\b", ast.unparse(field.annotation))
+    }
+    assert shown == set(NO_USER_TEXT)  # another one needs a repr of its own, which shows its length

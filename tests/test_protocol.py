@@ -68,5 +68,9 @@ def test_what_a_person_wrote_is_in_no_repr() -> None:
         protocol.TurnEnded(session_id="s", last_assistant_message=said),
         protocol.MemoryText(project="p", path="/p", text=said),
         protocol.OpRecord(kind="add", line=said, text=said, reason=said, because=said),
+        protocol.RunRecord(id="r", project="p", session="s", state="done", event=said),
+        protocol.ProjectStatus(name="p", directory="/p", event=said),
+        protocol.EventShown(project="p", at=0.0, text=said),
+        protocol.Statusline(text=said),
     )
     assert [holder for holder in holders if said in repr(holder)] == []

@@ -32,11 +32,17 @@ class Block(msgspec.Struct, gc=False):
     is_error: bool | None = None
     source: Source | None = None
 
+    def __repr__(self) -> str:
+        return f"Block({self.type!r}, {len(self.text)} characters)"
+
 
 class Message(msgspec.Struct, gc=False):
     id: str | None = None
     model: str | None = None
     content: str | list[Block] = ""
+
+    def __repr__(self) -> str:
+        return f"Message({self.id!r}, content of {len(self.content)})"
 
 
 class Origin(msgspec.Struct, gc=False):
@@ -54,6 +60,9 @@ class Attachment(msgspec.Struct, rename="camel", gc=False):
     is_meta: bool = False
     text_not_typed: bool = False
     prompt_rewritten: bool = False
+
+    def __repr__(self) -> str:
+        return f"Attachment({self.type!r}, prompt of {len(self.prompt)})"
 
 
 class Segment(msgspec.Struct, rename="camel", gc=False):

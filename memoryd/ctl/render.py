@@ -62,6 +62,9 @@ class Span(NamedTuple):
     text: str
     tone: Tone = ""
 
+    def __repr__(self) -> str:
+        return f"Span({len(self.text)} characters, {self.tone!r})"
+
 
 Line = tuple[Span, ...]
 

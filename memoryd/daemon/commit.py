@@ -76,6 +76,9 @@ class _Step:
     write: FileWrite
     old: bytes | None
 
+    def __repr__(self) -> str:
+        return f"_Step({self.write!r}, old of {len(self.old or b'')} bytes)"
+
 
 class Unit:
     """The files of one run; `write` gives how it ended. Hold the project's write lock."""

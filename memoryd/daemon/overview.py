@@ -41,6 +41,9 @@ class Line:
     text: str
     at: float
 
+    def __repr__(self) -> str:
+        return f"Line({len(self.text)} characters, {self.at})"
+
 
 @dataclass(frozen=True, slots=True)
 class _Kept:
@@ -51,6 +54,9 @@ class _Kept:
     failures: tuple[int, float, str]
     usage: Usage
     starts: int
+
+    def __repr__(self) -> str:
+        return f"_Kept({self.last!r}, event of {len(self.event)}, {self.starts} starts)"
 
 
 class Overview:

@@ -58,6 +58,9 @@ class Failed:
     good_reply: bool = False
     """What failed came after the reply: the next try goes on with that."""
 
+    def __repr__(self) -> str:
+        return f"Failed({self.cause!r}, event of {len(self.event)})"
+
 
 @dataclass(frozen=True, slots=True)
 class Skipped:

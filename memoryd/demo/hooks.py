@@ -63,6 +63,9 @@ class Ran(NamedTuple):
     failed: int
     outputs: tuple[bytes, ...]
 
+    def __repr__(self) -> str:
+        return f"Ran({self.hooks} hooks, {sum(map(len, self.outputs))} bytes)"
+
     @property
     def context(self) -> str:
         """What the session gets to read."""

@@ -37,6 +37,9 @@ class _Block(msgspec.Struct):
     type: str = ""
     text: str = ""
 
+    def __repr__(self) -> str:
+        return f"_Block({self.type!r}, {len(self.text)} characters)"
+
 
 class _Usage(msgspec.Struct):
     input_tokens: int = 0

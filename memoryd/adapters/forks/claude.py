@@ -244,6 +244,9 @@ class _Block(msgspec.Struct):
     text: str
     type: str = "text"
 
+    def __repr__(self) -> str:
+        return f"_Block({len(self.text)} characters)"
+
 
 class _Message(msgspec.Struct):
     content: tuple[_Block, ...]

@@ -70,6 +70,9 @@ class _Block(msgspec.Struct):
     type: str = ""
     text: str = ""
 
+    def __repr__(self) -> str:
+        return f"_Block({self.type!r}, {len(self.text)} characters)"
+
 
 class _Message(msgspec.Struct):
     model: str = ""
@@ -132,6 +135,9 @@ class _Result(msgspec.Struct):
     api_error_status: int | None = None
     api_error_type: str | None = None
     usage: _Usage = msgspec.field(default_factory=_Usage)
+
+    def __repr__(self) -> str:
+        return f"_Result({self.subtype!r}, {len(self.result or '')} characters)"
 
 
 class Reading:

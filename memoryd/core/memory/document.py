@@ -60,6 +60,9 @@ class Heading(NamedTuple):
     def key(self) -> str:
         return self.name.casefold()
 
+    def __repr__(self) -> str:
+        return f"Heading({self.at}, {self.level}, name of {len(self.name)})"
+
 
 class Outline(NamedTuple):
     """What the lines of a document are."""

@@ -59,6 +59,9 @@ class Word(NamedTuple):
     text: str
     clause: int
 
+    def __repr__(self) -> str:
+        return f"Word({len(self.text)} characters, {self.clause})"
+
 
 def content(line: str) -> str:
     """A line without indentation, one `-` or `*` marker with space behind it, and trailing space."""
