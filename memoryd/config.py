@@ -111,29 +111,27 @@ class Config:
     memory_root: Path
     home: Path
 
-    def project_settings(self, directory: Path) -> ProjectSettings:
-        """The table of the nearest path at or above `directory`; the defaults where there is none."""
-        best: tuple[int, ProjectSettings] = (-1, ProjectSettings())
-        if not self.settings.projects:
-            return best[1]
-        above = _above(directory)
-        for pattern, table in self.settings.projects.items():
-            for path in _spellings(_expanded(pattern, self.home)):
-                if path in above:
-                    best = max(best, (len(path.parts), table), key=lambda pair: pair[0])
-        return best[1]
+    def project_settings(self, *places: Path) -> ProjectSettings:
+        """The table of the nearest path at or above the first of `places` that there is one for.
 
-    def headless(self, directory: Path) -> Headless:
-        """What `-p` and SDK sessions may do there."""
-        return self.project_settings(directory).headless or self.settings.headless
+        A directory comes before the repository it is a linked worktree of. The defaults without any.
+        """
+        for place in places if self.settings.projects else ():
+            if (table := self._table(place)) is not None:
+                return table
+        return ProjectSettings()
 
-    def excludes(self, directory: Path) -> bool:
-        """Whether `directory` or a parent of it matches a glob of `exclude`, or its table says off."""
-        if self.project_settings(directory).off:
+    def headless(self, *places: Path) -> Headless:
+        """What `-p` and SDK sessions may do there; `places` as in `project_settings`."""
+        return self.project_settings(*places).headless or self.settings.headless
+
+    def excludes(self, *places: Path) -> bool:
+        """Whether one of `places` or a parent of it matches `exclude`, or their table says off."""
+        if self.project_settings(*places).off:
             return True
         if not self.settings.exclude:
             return False
-        names = [str(path) for path in _above(directory)]
+        names = [str(path) for place in places for path in _above(place)]
         globs = [_expanded(glob, self.home) for glob in self.settings.exclude]
         spelled = [str(path) for glob in globs for path in _spellings(glob)]
         return any(fnmatchcase(name, glob) for glob in spelled for name in names)
@@ -141,6 +139,15 @@ class Config:
     def tells_directories_apart(self) -> bool:
         """Whether anything in it holds for some directories only."""
         return bool(self.settings.exclude or self.settings.projects)
+
+    def _table(self, directory: Path) -> ProjectSettings | None:
+        best: tuple[int, ProjectSettings | None] = (-1, None)
+        above = _above(directory)
+        for pattern, table in self.settings.projects.items():
+            for path in _spellings(_expanded(pattern, self.home)):
+                if path in above:
+                    best = max(best, (len(path.parts), table), key=lambda pair: pair[0])
+        return best[1]
 
 
 def load(env: Mapping[str, str]) -> Config:

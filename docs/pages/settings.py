@@ -42,7 +42,8 @@ headless = "off\""""
 
 PROJECTS_OPENING = """\
 A table for a path holds for every session that starts at or below it; of several tables the one
-with the longest path counts."""
+with the longest path counts. In a linked worktree that no table is for, that of its repository
+counts."""
 
 _KINDS: dict[object, str] = {
     bool: "`true` or `false`",

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anyio import to_thread
@@ -64,7 +63,6 @@ class Overview:
 
     def __init__(self, rooms: Rooms, projects: Projects, backlog: Backlog, loads: Loads) -> None:
         self._clock = rooms.clock
-        self._config = rooms.config
         self._ledger = rooms.ledger
         self._memories = rooms.memories
         self._holds = rooms.holds
@@ -126,7 +124,7 @@ class Overview:
             paused_until=paused if paused > now else 0.0,
             off=self._projects.is_off(name),
             excluded=await self._projects.excludes(place),
-            headless=self._config().headless(Path(place)),
+            headless=await self._projects.headless(place),
             tokens_today=kept.usage,
             session_starts_today=kept.starts,
             load_tokens=math.ceil((loaded.characters if loaded else load) / CHARACTERS_PER_TOKEN),

@@ -21,7 +21,7 @@ from memoryd.core.text import printable
 from memoryd.protocol import RunRecord
 
 if TYPE_CHECKING:
-    from memoryd.config import Config
+    from memoryd.config import Config, Headless
     from memoryd.daemon.rooms import Rooms
     from memoryd.ports import Ledger, Repositories
 
@@ -29,6 +29,14 @@ T = TypeVar("T")
 
 REMEMBERED = 256
 """Directories whose project is remembered between a session's start and its later events."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rules:
+    """What the config says of a directory."""
+
+    excluded: bool
+    headless: Headless
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +59,7 @@ class Projects:
         self._known: list[core.Identity] = []
         self._names: dict[str, str] = {}
         self._off: set[str] = set()
-        self._excluded: dict[str, bool] = {}
+        self._rules: dict[str, _Rules] = {}
 
     async def start(self) -> None:
         """Read what is stored."""
@@ -66,15 +74,11 @@ class Projects:
 
     async def excludes(self, directory: str) -> bool:
         """Whether the config gives no memory to the directory, or to the repository it belongs to."""
-        config = self._config()
-        if not config.tells_directories_apart():
-            return False
-        found = self._excluded.get(directory)
-        if found is None:
-            found = await to_thread.run_sync(self._is_excluded, directory, config)
-            if config is self._config():
-                _keep(self._excluded, directory, found)
-        return found
+        return (await self._rules_of(directory)).excluded
+
+    async def headless(self, directory: str) -> Headless:
+        """What `-p` and SDK sessions may do there."""
+        return (await self._rules_of(directory)).headless
 
     async def switch(self, name: str, *, off: bool) -> None:
         """Switch a project's memory off or on, from the next event on."""
@@ -119,33 +123,47 @@ class Projects:
     def forget(self, directory: str) -> None:
         """Look at the directory anew: a session starts there."""
         self._names.pop(directory, None)
-        self._excluded.pop(directory, None)
+        self._rules.pop(directory, None)
 
     def forget_all(self) -> None:
         """The config changed."""
         self._names.clear()
-        self._excluded.clear()
+        self._rules.clear()
 
-    def _is_excluded(self, directory: str, config: Config) -> bool:
-        if config.excludes(Path(directory)):
-            return True
-        # A linked worktree may lie anywhere: its memory is that of the repository.
+    async def _rules_of(self, directory: str) -> _Rules:
+        config = self._config()
+        if not directory.startswith("/") or not config.tells_directories_apart():
+            return _Rules(excluded=False, headless=config.settings.headless)
+        found = self._rules.get(directory)
+        if found is None:
+            found = await to_thread.run_sync(self._looked_up, directory, config)
+            if config is self._config():
+                _keep(self._rules, directory, found)
+        return found
+
+    def _looked_up(self, directory: str, config: Config) -> _Rules:
         repository = self._repositories.look(Path(directory))
-        return repository is not None and config.excludes(Path(repository.primary))
+        # A linked worktree may lie anywhere: its memory is that of the repository.
+        also = () if repository is None else (Path(repository.primary),)
+        places = (Path(directory), *also)
+        return _Rules(config.excludes(*places), config.headless(*places))
 
     def _resolve(self, directory: str) -> core.Resolved | None:
         repository = self._repositories.look(Path(directory))
         if repository is None:
             return None
         config = self._config()
-        settings = config.project_settings(Path(directory))
+        table = config.project_settings(Path(directory), Path(repository.primary))
+        worktrees = table.worktrees or config.settings.worktrees
+        if worktrees == "separate" and repository.own is not None:
+            table = config.project_settings(Path(directory))  # the name is its own too
         return core.resolve(
             repository,
             self._known,
             join_clones=config.settings.join_clones,
-            worktrees=settings.worktrees or config.settings.worktrees,
+            worktrees=worktrees,
             still_there=self._repositories.still_there,
-            pinned=settings.name,
+            pinned=table.name,
         )
 
     async def _has_memory(self, name: str) -> bool:

@@ -119,6 +119,61 @@ async def test_a_session_that_nobody_used_is_stored_nowhere(home: Home) -> None:
         assert daemon.projects.names() == []
 
 
+class TestTables:
+    """A table of the config holds for the linked worktrees of a repository too."""
+
+    @pytest.fixture
+    def repository(self, home: Home) -> Path:
+        return home.repository()
+
+    @pytest.fixture
+    def worktree(self, home: Home, repository: Path) -> Path:
+        return home.worktree(repository)
+
+    async def test_a_name_is_that_of_the_worktrees(
+        self, home: Home, repository: Path, worktree: Path
+    ) -> None:
+        home.configure(f'[projects."{repository}"]\nname = "shop"\n')
+        async with home.daemon() as daemon:
+            await saved(home, repository, "s1", 1)
+            assert "FACT-1" in await saved(home, worktree, "s2", 2)
+            assert daemon.projects.names() == ["shop"]
+
+    async def test_a_worktree_that_is_kept_apart_has_its_own_name(
+        self, home: Home, repository: Path, worktree: Path
+    ) -> None:
+        home.configure(f'[projects."{repository}"]\nname = "shop"\nworktrees = "separate"\n')
+        async with home.daemon() as daemon:
+            await saved(home, repository, "s1", 1)
+            assert "FACT-1" not in await saved(home, worktree, "s2", 2)
+            assert daemon.projects.names() == ["shop", "linked"]
+
+    async def test_a_table_of_the_worktree_itself_comes_first(
+        self, home: Home, repository: Path, worktree: Path
+    ) -> None:
+        home.configure(
+            f'[projects."{repository}"]\nname = "shop"\noff = true\n'
+            f'[projects."{worktree}"]\nname = "attic"\n'
+        )
+        async with home.daemon() as daemon:
+            assert await saved(home, repository, "s1", 1) == ""
+            assert await saved(home, worktree, "s2", 2) != ""
+            assert daemon.projects.names() == ["attic"]
+
+    async def test_what_headless_sessions_may_do(
+        self, home: Home, repository: Path, worktree: Path
+    ) -> None:
+        home.remember(RULE)
+        home.configure(f'[projects."{repository}"]\nheadless = "load"\n')
+        async with home.daemon() as daemon:
+            talk = home.talk(worktree, "s1", attended="0", entrypoint="sdk-cli")
+            assert "Old rule." in await talk.start()
+            await talk.turn("remember FACT-1")
+            await daemon.quiet()
+            assert home.backend.requests == []
+            assert (await daemon.status()).headless == "load"
+
+
 class TestExcluded:
     """The same directory by any way that leads to it."""
 

@@ -55,7 +55,6 @@ class TurnHandlers:
         unwritten: Unwritten,
         state: Path,
     ) -> None:
-        self._config = config
         self._sessions = sessions
         self._projects = projects
         self._backlog = backlog
@@ -75,7 +74,7 @@ class TurnHandlers:
         if first:
             self._projects.forget(row.directory)
         project = await self._project(row)
-        if project is None or row.off or self._headless(row) == "off":
+        if project is None or row.off or (await self._headless(row)) == "off":
             return None
         if first:
             step = partial(_started, source=event.source)
@@ -147,7 +146,7 @@ class TurnHandlers:
         from_now: bool,
     ) -> bool:
         row = await self._session(event, caller)
-        if row is None or self._headless(row) != "full":
+        if row is None or (await self._headless(row)) != "full":
             return False
         project = await self._project(row)
         if project is not None:
@@ -167,7 +166,7 @@ class TurnHandlers:
         from_now: bool = False,
     ) -> None:
         """The event through its session; what it makes owed goes to the backlog."""
-        full = self._headless(row) == "full"
+        full = (await self._headless(row)) == "full"
         asking = Asking(project.name, answer, event.prompt_id) if full else None
         seen = await self._sessions.event(caller.shim.event, row, step, asking, from_now=from_now)
         if seen is None:
@@ -216,11 +215,11 @@ class TurnHandlers:
             effort=event.effort.level if event.effort else "",
         )
 
-    def _headless(self, row: SessionRow) -> Headless:
+    async def _headless(self, row: SessionRow) -> Headless:
         """What a session may do: `full` where somebody sits in front of it."""
         if not is_headless(row):
             return "full"
-        return self._config().headless(Path(row.directory))
+        return await self._projects.headless(row.directory)
 
     async def _project(self, row: SessionRow) -> Project | None:
         """The session's project; None where there is none, or it is switched off."""
