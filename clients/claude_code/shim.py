@@ -1,9 +1,9 @@
 """The hook shim: tells the daemon what happened and prints what it answers.
 
-Called as `PYTHON -I -S -B shim.py SOCKET SPOOL ROUTE [PART]`, or imported with those arguments, with the
-host's event on stdin. Owns the deadline, the checks of the socket, and leaving an event in the spool;
-knows neither JSON nor what an event means. Whatever is wrong it exits 0, silent: a hook can never hurt
-the session.
+Imported by `PYTHON -I -S -B -c BOOT FOLDER SOCKET SPOOL ROUTE [PART]`, as the plugin registers it (BOOT
+takes FOLDER away), with the host's event on stdin; as a script it takes the same from SOCKET on. Owns
+the deadline, the checks of the socket, and leaving an event in the spool; knows neither JSON nor what
+an event means. Whatever is wrong it exits 0, silent: a hook can never hurt the session.
 
 Its whole cost is the interpreter's start, so it imports only what `-I -S` has loaded already and the
 extension module for sockets. `from __future__` would be one more file to read.
@@ -52,7 +52,9 @@ class Wait:
 
     over = False
     connection: "socket.socket | None" = None
-    """Kept to the exit: the daemon takes its closing as this process's end, which orders the parts."""
+    """Kept to the exit: a part waits for the closing of the one before it, and then for the end of that
+    process where the system lets the daemon hold on to it (Linux, pidfd): the host keeps the order of
+    ends."""
 
 
 def main() -> None:
