@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Literal
+from typing import Literal, assert_never
 
 FailureKind = Literal[
     "transient",  # 429, 529, 5xx, time-out, no network: retried with back-off
@@ -108,6 +108,8 @@ def sentence(kind: FailureKind, status: int, type: str) -> str:  # noqa: A002
             return f"the fork could not start{_in_brackets(_type_words(type))}"
         case "transient" | "credentials" | "too_long" | "rejected":
             return f"the fork got an API error, {_status_words(kind, status, type)}"
+        case _:
+            assert_never(kind)
 
 
 def remedy(kind: FailureKind, backend: str) -> str:

@@ -12,7 +12,7 @@ import unicodedata
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from itertools import count
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, assert_never
 from urllib.parse import unquote
 
 if TYPE_CHECKING:
@@ -221,6 +221,8 @@ def _candidate(repository: Repository, worktrees: Literal["shared", "separate"])
             return Identity("", "", _bare_name(primary), kind, primary, place, repository.origin)
         case "repository":
             return Identity("", "", _base(primary), kind, primary, place, repository.origin)
+        case _:
+            assert_never(kind)
 
 
 def _plain(place: Place, home: str) -> Identity:

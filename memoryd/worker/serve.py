@@ -6,7 +6,7 @@ Owns which request belongs to which id. Knows nothing of HTTP: what asks the mod
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, assert_never
 
 import anyio
 import anyio.to_thread
@@ -59,7 +59,8 @@ class _Desk:
         self._turn = anyio.Lock()
 
     def take(self, line: bytes, tasks: TaskGroup) -> None:
-        match to_worker(line):
+        message = to_worker(line)
+        match message:
             case Connect() as connect:
                 self._models.append(self._connect(connect))
             case Ask() as ask:
@@ -68,6 +69,8 @@ class _Desk:
             case Drop(id=id_):
                 if scope := self._asked.get(id_):
                     scope.cancel()
+            case _:
+                assert_never(message)
 
     async def close(self) -> None:
         for model in self._models:

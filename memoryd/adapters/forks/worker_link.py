@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, assert_never
 
 import anyio
 import msgspec
@@ -165,6 +165,8 @@ class WorkerLink:
             case Answer() | Failed():
                 if waiting := self._slots.get(message.id):
                     waiting.settle(message)
+            case _:
+                assert_never(message)
 
     async def _send(self, slot: _Slot) -> None:
         """Hand a request over once, with the key before it where that is another than the last."""
