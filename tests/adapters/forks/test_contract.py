@@ -1,17 +1,21 @@
-"""What every backend owes, shown on the digest backend with its worker, and on the fake."""
+"""What every backend owes: the digest with its worker, `claude` with a scripted program, the fake."""
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import deque
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 from uuid import uuid4
 
 import anyio
+import anyio.to_thread
 import pytest
 from fake_forks import FakeBackend
 
 from memoryd.adapters.clock import SystemClock
+from memoryd.adapters.forks.claude import ClaudeBackend
 from memoryd.adapters.forks.sdk import DigestBackend
 from memoryd.adapters.secrets import Secrets
 from memoryd.config import Settings
@@ -20,6 +24,8 @@ from memoryd.ports import ForkFailure, ForkReply, ForkRequest, SessionRef
 from memoryd.protocol import Usage
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from memoryd.adapters.forks.worker_link import WorkerLink
     from memoryd.demo.messages_api import ScriptedApi
     from memoryd.ports import ForkBackend
@@ -67,6 +73,60 @@ class DigestArena:
         self._api.script = lambda _: Hang()
 
 
+NOW = 1_000.0
+
+PROGRAM = """#!{python} -IS
+import os, sys, time
+sys.stdin.read()
+folder = os.path.dirname(os.path.abspath(__file__)) + "/outcomes/"
+while True:
+    first, *others = sorted(name for name in os.listdir(folder) if not name.endswith(".taken"))
+    taken = folder + first
+    try:
+        if others:
+            os.rename(taken, taken := taken + ".taken")
+        break
+    except FileNotFoundError:
+        pass  # another process took it
+with open(taken) as file:
+    lines = file.read()
+if not lines:
+    time.sleep(600)
+print(lines, flush=True)
+"""
+
+
+class StillClock(SystemClock):
+    def now(self) -> float:
+        return NOW
+
+
+class ClaudeArena:
+    """The client is a program that says the lines of the next outcome, the last one for ever."""
+
+    def __init__(self, folder: Path) -> None:
+        self._outcomes = folder / "outcomes"
+        self._outcomes.mkdir()
+        program = folder / "claude"
+        program.write_text(PROGRAM.format(python=sys.executable))
+        program.chmod(0o755)
+        env = {"HOME": str(folder), "PATH": str(folder)}
+        settings = Settings()
+        self.backend = ClaudeBackend(env, lambda: settings, StillClock())
+
+    def outcomes(self, *outcomes: ForkReply | ForkFailure) -> None:
+        self._plan("\n".join(map(json.dumps, _said(outcome))) for outcome in outcomes)
+
+    def hang(self) -> None:
+        self._plan([""])
+
+    def _plan(self, plans: Iterable[str]) -> None:
+        for file in self._outcomes.iterdir():
+            file.unlink()
+        for number, lines in enumerate(plans):
+            (self._outcomes / f"{number:02}").write_text(lines)
+
+
 class FakeArena:
     def __init__(self) -> None:
         self.backend = FakeBackend()
@@ -90,20 +150,64 @@ def _scripted(outcome: ForkReply | ForkFailure) -> Reply:
     return Failure(outcome.status, outcome.type, retry_after=after)
 
 
-@pytest.fixture(params=["digest", "fake"])
+CLIENTS_TOKENS = {
+    "input_tokens": 11,
+    "cache_read_input_tokens": 33,
+    "cache_creation_input_tokens": 22,
+    "output_tokens": 44,
+}
+
+
+def _said(outcome: ForkReply | ForkFailure) -> list[dict[str, Any]]:
+    """What the client says where the API answers so."""
+    if isinstance(outcome, ForkFailure) and outcome.status:
+        reset = {"status": "rejected", "resetsAt": NOW + outcome.retry_after}
+        return [
+            {"type": "rate_limit_event", "rate_limit_info": reset},
+            {"type": "assistant", "message": {"model": "<synthetic>"}},
+            {
+                "type": "result",
+                "is_error": True,
+                "api_error_status": outcome.status,
+                "api_error_type": outcome.type,
+            },
+        ]
+    text = outcome.text if isinstance(outcome, ForkReply) else ""
+    stop = "refusal" if outcome == REFUSED else "end_turn"
+    if isinstance(outcome, ForkReply) and outcome.stop == "cut":
+        stop = "max_tokens"
+    message = {"model": MODEL, "content": [{"type": "text", "text": text}], "usage": CLIENTS_TOKENS}
+    end = {"type": "message_delta", "delta": {"stop_reason": stop}, "usage": CLIENTS_TOKENS}
+    return [
+        {"type": "stream_event", "event": {"type": "message_start", "message": message}},
+        {"type": "assistant", "message": message},
+        {"type": "stream_event", "event": end},
+        {"type": "result", "is_error": False, "result": text, "usage": CLIENTS_TOKENS},
+    ]
+
+
+@pytest.fixture(params=["digest", "claude", "fake"])
 def arena(request: pytest.FixtureRequest) -> Arena:
     if request.param == "fake":
         return FakeArena()
+    if request.param == "claude":
+        return ClaudeArena(request.getfixturevalue("tmp_path"))
     return DigestArena(request.getfixturevalue("api"), request.getfixturevalue("worker"))
 
 
 GOOD = ForkReply('{"ops": []}', MODEL, USAGE)
+REFUSED = ForkFailure("refused", usage=USAGE, model=MODEL)
+
+
+async def fault(arena: Arena) -> str:
+    """As the daemon asks for it: it may look at files."""
+    return await anyio.to_thread.run_sync(arena.backend.fault, SESSION)
 
 
 async def test_a_reply_comes_with_its_model_and_cost(arena: Arena) -> None:
     arena.outcomes(GOOD)
     assert await arena.backend.fork(request()) == GOOD
-    assert arena.backend.fault(SESSION) == ""
+    assert await fault(arena) == ""
 
 
 async def test_a_reply_that_was_cut_keeps_its_text(arena: Arena) -> None:
@@ -120,7 +224,7 @@ async def test_a_reply_that_was_cut_keeps_its_text(arena: Arena) -> None:
         ForkFailure("transient", 529, "overloaded_error"),
         ForkFailure("too_long", 400, "invalid_request_error"),
         ForkFailure("rejected", 404, "not_found_error"),
-        ForkFailure("refused", usage=USAGE, model=MODEL),
+        REFUSED,
         ForkFailure("empty", usage=USAGE, model=MODEL),
     ],
     ids=lambda failure: f"{failure.kind}-{failure.status}",
@@ -130,7 +234,7 @@ async def test_a_failure_is_a_value_and_the_next_fork_is_tried(
 ) -> None:
     arena.outcomes(failure, GOOD)
     assert await arena.backend.fork(request()) == failure
-    assert arena.backend.fault(SESSION) == ""
+    assert await fault(arena) == ""
     assert await arena.backend.fork(request()) == GOOD
 
 
@@ -138,11 +242,11 @@ async def test_refused_credentials_are_a_fault_until_the_person_asks(arena: Aren
     failure = ForkFailure("credentials", 401, "authentication_error")
     arena.outcomes(failure, GOOD)
     assert await arena.backend.fork(request()) == failure
-    assert arena.backend.fault(SESSION) != ""
+    assert await fault(arena) != ""
     arena.backend.release()
-    assert arena.backend.fault(SESSION) == ""
+    assert await fault(arena) == ""
     assert await arena.backend.fork(request()) == GOOD
-    assert arena.backend.fault(SESSION) == ""
+    assert await fault(arena) == ""
 
 
 @pytest.mark.parametrize("conversation", [(), ("", " \n")])
