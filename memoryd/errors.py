@@ -156,7 +156,7 @@ class TranscriptError(MemorydError):
 class RequestError(MemorydError):
     """A request the client must mend: an HTTP status from 400, a code, a sentence, a hint."""
 
-    def __init__(self, status: int, code: str, sentence: str, hint: str = "") -> None:
+    def __init__(self, status: int, code: str, sentence: str, hint: str) -> None:
         self.status = status
         self.code = code
         self.sentence = sentence

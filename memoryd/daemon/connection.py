@@ -20,7 +20,7 @@ import msgspec
 from anyio.lowlevel import checkpoint
 
 from memoryd.daemon.dispatch import Stream
-from memoryd.daemon.http import JSON_LINES, Exchange
+from memoryd.daemon.http import JSON_LINES, RAW_HELP, Exchange
 from memoryd.errors import RequestError
 from memoryd.protocol import BODY_LIMIT
 
@@ -321,7 +321,7 @@ class Connection:
 
     def _refuse_the_slow(self) -> None:
         sentence = f"the request was not complete after {self._limits.request:g} s"
-        error = RequestError(HTTPStatus.REQUEST_TIMEOUT, "too_slow", sentence)
+        error = RequestError(HTTPStatus.REQUEST_TIMEOUT, "too_slow", sentence, RAW_HELP)
         answer = self._exchange.answer(self._dispatcher.refusal(error), last=True)
         with suppress(OSError):
             self._socket.send(answer)

@@ -19,7 +19,7 @@ from memoryd import __version__
 from memoryd.core import cut_json
 from memoryd.daemon import log
 from memoryd.daemon.caller import Caller
-from memoryd.daemon.http import JSON, Answer
+from memoryd.daemon.http import JSON, RAW_HELP, Answer
 from memoryd.errors import MemorydError, RequestError
 from memoryd.protocol import (
     EVENT_BODY_LIMIT,
@@ -150,10 +150,14 @@ class Dispatcher:
                 HTTPStatus.METHOD_NOT_ALLOWED,
                 "wrong_method",
                 f"{path} takes {allowed[0]}, not {request.method}",
+                RAW_HELP,
                 allow=", ".join(allowed),
             )
         return self._problem(
-            HTTPStatus.NOT_FOUND, "unknown_route", self._what_is_near(request.method, path)
+            HTTPStatus.NOT_FOUND,
+            "unknown_route",
+            self._what_is_near(request.method, path),
+            RAW_HELP,
         )
 
     def _what_is_near(self, method: str, path: str) -> str:
@@ -175,7 +179,7 @@ class Dispatcher:
         return Answer(HTTPStatus.OK, reply.body, reply.content_type)
 
     def _problem(
-        self, status: int, code: str, sentence: str, hint: str = "", *, allow: str = ""
+        self, status: int, code: str, sentence: str, hint: str, *, allow: str = ""
     ) -> Answer:
         body = self._encoder.encode(Problem(code=code, sentence=sentence, hint=hint))
         return Answer(status, body, allow=allow)
@@ -203,7 +207,7 @@ def _decoded(route: _Route, request: Request) -> Message:
     except _BAD_JSON as error:
         message = _mended(route, request.body, error)
     if isinstance(message, HookEvent) and not message.session_id:
-        raise RequestError(400, "bad_body", "`session_id` is empty")
+        raise RequestError(400, "bad_body", "`session_id` is empty", RAW_HELP)
     return message
 
 
@@ -212,7 +216,8 @@ def _from_query(kind: type[Message], query: str) -> Message:
         fields = parse_qsl(query, keep_blank_values=True, max_num_fields=QUERY_LIMIT)
         return msgspec.convert(dict(fields), kind, strict=False)
     except ValueError as error:
-        raise RequestError(400, "bad_query", f"the query is wrong: {error}") from error
+        sentence = f"the query is wrong: {error}"
+        raise RequestError(400, "bad_query", sentence, RAW_HELP) from error
 
 
 def _mended(route: _Route, body: bytes, fault: Exception) -> Message:
@@ -227,7 +232,8 @@ def _mended(route: _Route, body: bytes, fault: Exception) -> Message:
                 return route.decoder.decode(candidate)
             except _BAD_JSON as error:
                 fault = error
-    raise RequestError(400, "bad_body", f"the body is no {route.kind.__name__}: {fault}") from fault
+    sentence = f"the body is no {route.kind.__name__}: {fault}"
+    raise RequestError(400, "bad_body", sentence, RAW_HELP) from fault
 
 
 def _other_generation(theirs: int) -> RequestError:

@@ -32,6 +32,9 @@ FRAMING = (b"transfer-encoding", b"connection", b"expect", b"upgrade")
 PIECES = 32
 """Parts of a request that are parsed at once, each 0.1 ms: a chunk may hold a single byte."""
 
+RAW_HELP = "memoryctl raw --help"
+"""The hint for what was put together wrongly: how one request is sent by hand."""
+
 FACT_LIMIT = 200
 """Characters of h11's own words in a refusal: they may quote the request."""
 
@@ -247,17 +250,20 @@ def _refusal(error: h11.RemoteProtocolError) -> RequestError:
     if error.error_status_hint == HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE:
         return _head_too_long()
     fact = cut(str(error), FACT_LIMIT)
-    return RequestError(HTTPStatus.BAD_REQUEST, "bad_request", f"no HTTP/1.1 request: {fact}")
+    sentence = f"no HTTP/1.1 request: {fact}"
+    return RequestError(HTTPStatus.BAD_REQUEST, "bad_request", sentence, RAW_HELP)
 
 
 def _head_too_long() -> RequestError:
     status = HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE
-    return RequestError(status, "head_too_long", f"the head is longer than {HEADER_LIMIT} bytes")
+    sentence = f"the head is longer than {HEADER_LIMIT} bytes"
+    return RequestError(status, "head_too_long", sentence, RAW_HELP)
 
 
 def _body_too_long() -> RequestError:
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-    return RequestError(status, "body_too_long", f"the body is longer than {BODY_LIMIT} bytes")
+    sentence = f"the body is longer than {BODY_LIMIT} bytes"
+    return RequestError(status, "body_too_long", sentence, RAW_HELP)
 
 
 _HEADS: dict[int, bytes] = {HTTPStatus.OK: _head(HTTPStatus.OK)}

@@ -33,7 +33,8 @@ class Places:
         if directory.startswith("/"):
             project = await self._projects.of(directory, store=store)
         if project is None:
-            raise RequestError(400, "no_project", "no project and no directory was given")
+            sentence = "no project and no directory was given"
+            raise RequestError(400, "no_project", sentence, "memoryctl status")
         return project
 
     async def named(self, message: Placed, *, store: bool = False) -> str:
@@ -52,5 +53,6 @@ class Places:
         names = self._projects.names()
         if name not in names:
             known = ", ".join(names) or "none yet"
-            raise RequestError(404, "unknown_project", f"no project {name}; known: {known}")
+            sentence = f"no project {name}; known: {known}"
+            raise RequestError(404, "unknown_project", sentence, "memoryctl status")
         return self._projects.named(name)

@@ -313,7 +313,7 @@ async def test_a_stream_that_fails_ends_without_its_last_chunk(path: Path) -> No
     async def source() -> AsyncIterator[AsyncIterator[Message]]:
         async def lines() -> AsyncIterator[Message]:
             yield Done(sentence="a")
-            raise RequestError(400, "x", "y")
+            raise RequestError(400, "x", "y", "z")
 
         yield lines()
 

@@ -32,6 +32,7 @@ def refused(data: bytes) -> RequestError:
     exchange.receive(data)
     with pytest.raises(RequestError) as caught:
         exchange.next_request()
+    assert caught.value.hint.startswith("memoryctl ")
     return caught.value
 
 

@@ -269,7 +269,7 @@ async def test_a_spool_that_cant_be_changed_is_told(
 
 async def test_a_refusal_of_the_handler_is_final(desk: Desk) -> None:
     name = desk.leave(1)
-    desk.failing = [RequestError(409, "x", "y")]
+    desk.failing = [RequestError(409, "x", "y", "z")]
     assert await desk.spool.drain() == Drained(0, (name,))
 
 

@@ -153,7 +153,7 @@ class Desk:
         if self.full:
             raise UnwrittenError(LEDGER, "write", "database or disk is full")
         if name == "bad":
-            raise RequestError(400, "bad", "it is bad")
+            raise RequestError(400, "bad", "it is bad", "memoryctl status")
         self.done.append(name)
 
 

@@ -131,7 +131,8 @@ class AdminHandlers:
         found = await self._ledger.commit(work)
         if found is None:
             what = f"no run {message.run}" if message.run else "no save yet"
-            hint = "memoryctl log" if message.run else ""  # which would say the same
+            # without a run the log would say the same
+            hint = "memoryctl log" if message.run else "memoryctl status"
             raise RequestError(404, "unknown_run", what, hint)
         return found
 

@@ -100,7 +100,8 @@ class MemoryHandlers:
         """The running save stops; its turn stays owed."""
         project = await self._places.chosen(message)
         if not self._backlog.cancel(project.name):
-            raise RequestError(409, "nothing_runs", f"{project.name}: no save is running")
+            sentence = f"{project.name}: no save is running"
+            raise RequestError(409, "nothing_runs", sentence, "memoryctl status")
         return Done(sentence=f"{project.name}: save cancelled, its turn stays owed")
 
     async def pause(self, message: Pause, _: Caller) -> Done:
@@ -137,7 +138,8 @@ class MemoryHandlers:
         word = "off" if off else "on"
         if message.session:
             if not await self._sessions.switch(message.session, off=off):
-                raise RequestError(404, "unknown_session", f"no session {message.session} is known")
+                sentence = f"no session {message.session} is known"
+                raise RequestError(404, "unknown_session", sentence, "memoryctl off --help")
             await self._look_again(off=off)
             return Done(sentence=f"memory is {word} for this session, from its next event on")
         await self._refuse_excluded(message)

@@ -192,7 +192,7 @@ async def test_resume_says_what_it_ended(home: Home) -> None:
 
 async def test_no_save_yet_is_no_reason_to_look_into_the_log(home: Home) -> None:
     async with home.daemon() as daemon:
-        for run, hint in (("", ""), ("abc", "memoryctl log")):
+        for run, hint in (("", "memoryctl status"), ("abc", "memoryctl log")):
             with pytest.raises(RequestError) as told:
                 await daemon.ask(GetRun(run=run, cwd=str(home.project())))
             assert (told.value.code, told.value.hint) == ("unknown_run", hint)
