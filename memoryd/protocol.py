@@ -360,7 +360,7 @@ class BackendStatus(Message, kw_only=True):
     name: str
     works: bool
     reason: str = ""
-    held_until: float = 0.0
+    waits_until: float = 0.0
     """Unix seconds before which nothing is sent; infinity: until the config or the login changes."""
 
 

@@ -92,8 +92,8 @@ def _daemon(found: Status, view: View) -> Iterator[Element]:
 def _backend(backend: BackendStatus, now: float) -> Line:
     if not backend.works:
         return (Span("can't work: ", "warn"), Span(backend.reason))
-    if backend.held_until > now:
-        return line(f"asked to wait {until(backend.held_until, now)}", "warn")
+    if backend.waits_until > now:
+        return line(f"asked to wait {until(backend.waits_until, now)}", "warn")
     return line("works", "good")
 
 

@@ -141,13 +141,13 @@ class Overview:
         now = self._clock.now()
         for backend in self._chooser.backends():
             fault = await to_thread.run_sync(backend.fault, None)
-            held = self._holds.until(backend.name)
+            until = self._holds.until(backend.name)
             statuses.append(
                 BackendStatus(
                     name=backend.name,
                     works=not fault,
                     reason=fault,
-                    held_until=held if held > now else 0.0,
+                    waits_until=until if until > now else 0.0,
                 )
             )
         return statuses

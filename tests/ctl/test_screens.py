@@ -54,7 +54,7 @@ class TestProjects:
 
     def test_a_backend_that_asked_to_wait(self) -> None:
         found = answers.calm()
-        found.backends = [BackendStatus(name="digest", works=True, held_until=answers.NOW + 120)]
+        found.backends = [BackendStatus(name="digest", works=True, waits_until=answers.NOW + 120)]
         assert "  digest   asked to wait until 09:02\n" in shown(found)
 
     def test_many_quiet_ones_get_a_row_each_where_somebody_reads(self) -> None:

@@ -184,7 +184,7 @@ class TestAskedToWait:
             await one_turn(daemon, home.talk(home.project("web"), "s2"), 2)
             assert daemon.holds.until("fake") >= home.clock.now() + 29
             (backend,) = await daemon.overview.backends()
-            assert backend.held_until == daemon.holds.until("fake")
+            assert backend.waits_until == daemon.holds.until("fake")
             await run_for(daemon, 29)
             assert model.asked == [(model.asked[0][0], "s1")]
             assert (await daemon.status("web")).owed == 1
