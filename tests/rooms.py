@@ -149,6 +149,8 @@ class Home:
         self.chooser: ports.Chooser = FakeChooser(self.backend)
         self.files: ports.MemoryDir = MemoryFiles(self.home)
         self.clock = TurnedClock()
+        self.reachable = True
+        """Whether there is a network."""
         self.at: Daemon
         for path in (self.state, self.config_file.parent):
             path.mkdir(mode=0o700, parents=True)
@@ -302,6 +304,9 @@ class Daemon:
 
     def new_id(self) -> str:
         return os.urandom(5).hex()
+
+    async def reachable(self) -> bool:
+        return self.home.reachable
 
     def secrets(self) -> tuple[str, ...]:
         return ("a-very-secret-key",)

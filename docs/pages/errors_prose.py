@@ -74,8 +74,8 @@ WARNINGS: dict[str, str] = {
         " `memoryctl config check` names the line."
     ),
     "credentials": (
-        "Turns that wait for a login or a key could not be looked at. The sentence says why, for"
-        " instance that the disk is full."
+        "Turns that wait for a login, a key or the network could not be looked at. The sentence says"
+        " why, for instance that the disk is full."
     ),
     "events_lost": (
         "The ledger could not be written for so long that its events filled the room in memory that"
@@ -120,7 +120,9 @@ FAILURES: dict[str, str] = {
     "transient": (
         "Overloaded, a limit, an error of the server, a time-out, no network. Tried again with"
         " growing waits, never before the time that the server asked for, for `retry_for`; then"
-        " the turn waits for the session's next turn, or until any save gets through."
+        " the turn waits for the session's next turn, until the network is back, or until any save"
+        " gets through. Whether it is back is looked at once a minute: a connection is made to where"
+        " requests go, and nothing is sent."
     ),
     "credentials": (
         "The key or the login was refused, or something with the account. Nothing is sent with it"

@@ -100,8 +100,8 @@ SETTINGS: dict[str, Prose] = {
     ),
     "retry_for": Prose(
         "How long a save is tried again after an overload, a limit, a time-out or a missing"
-        " network. Then its turn stays owed until the session's next turn, or until any save gets"
-        " through.",
+        " network. Then its turn stays owed until the session's next turn, until the network is back,"
+        " or until any save gets through.",
         'retry_for = "2 h"',
     ),
     "api_key_command": Prose(

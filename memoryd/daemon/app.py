@@ -219,6 +219,9 @@ class App:
     def new_id(self) -> str:
         return tokens.token_hex(5)
 
+    async def reachable(self) -> bool:
+        return await self.forks.reachable()
+
     def secrets(self) -> tuple[str, ...]:
         return tuple(self.forks.keys.seen)
 

@@ -49,6 +49,8 @@ class Backlog:
         self._wake = anyio.Event()
         self._scopes: dict[str, anyio.CancelScope] = {}
         self._network_parked = False
+        self._network_unseen = False
+        self._network_gone = False
         self._credentials_parked = False
         self._changed = False
 
@@ -57,7 +59,8 @@ class Backlog:
     def owe(self, owed: Owed) -> None:
         """A turn is owed, and in the ledger already."""
         self._queue.owe(Job(owed.session, owed.project, owed.asked, owed.not_before))
-        self._network_parked |= owed.parked == "network"
+        if owed.parked == "network":
+            self._network_parked = self._network_unseen = True
         self._credentials_parked |= owed.parked == "credentials"
         self._wake.set()
 
@@ -141,12 +144,16 @@ class Backlog:
         for owed in await self._rooms.ledger.commit(lambda ledger: ledger.owed()):
             self.owe(owed)
         await self.free(lambda owed: owed.parked in ("network", "off"))
+        self._network_parked = self._network_unseen = False
         async with anyio.create_task_group() as tasks:
             task_status.started()
             while True:
                 self._wake = anyio.Event()
                 if self._changed:
                     await self._look_again()
+                if self._network_unseen:
+                    self._network_unseen = False
+                    tasks.start_soon(self._see_network)
                 now = self._rooms.clock.now()
                 for job in self._queue.start(now):
                     tasks.start_soon(self._start, job)
@@ -162,8 +169,20 @@ class Backlog:
         except MemorydError as error:
             log.failure("owed turns were not looked at", error)
 
+    async def _see_network(self) -> None:
+        """A turn waits for the network from now on: it may be there, and the API overloaded."""
+        self._network_gone = not await self._rooms.reachable()
+
+    async def retry_network(self) -> None:
+        """Let turns that wait for the network start where it was gone and is there again."""
+        if self._network_parked:
+            was_gone = self._network_gone
+            await self._see_network()
+            if was_gone and not self._network_gone:
+                await self.network_is_back()
+
     async def network_is_back(self) -> None:
-        """A save got through: what waits for the network may try again."""
+        """What waits for the network may try again: it is there, or a save got through."""
         if self._network_parked:
             self._network_parked = False
             await self.free(lambda owed: owed.parked == "network")

@@ -51,5 +51,8 @@ class Rooms(Protocol):
     def new_id(self) -> str:
         """For a run, an attempt: ten hex digits."""
 
+    async def reachable(self) -> bool:
+        """Whether there is a network to send requests over."""
+
     def secrets(self) -> tuple[str, ...]:
         """Exact values that may stand nowhere: the daemon's own."""

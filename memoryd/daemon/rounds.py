@@ -1,7 +1,7 @@
 """Once a minute: what no event tells of.
 
-The socket's file may be deleted, a shim may have left an event in the spool, a login may have come. No
-other timer wakes an idle daemon.
+The socket's file may be deleted, a shim may have left an event in the spool, a login or the network may
+have come. No other timer wakes an idle daemon.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class Rounds:
             await self._step("retention", self._prune)
             await self._step("lock_lost", self._renew)
             await self.look()
-            await self._step("credentials", self._backlog.retry_credentials)
+            await self._step("credentials", self._retry)
 
     async def look(self) -> None:
         """Somebody asks how things stand: a socket that was deleted is made again now."""
@@ -112,6 +112,10 @@ class Rounds:
     async def _renew(self) -> None:
         # a few system calls once a minute: a thread would wake the process twice more
         self._instance.renew()
+
+    async def _retry(self) -> None:
+        await self._backlog.retry_network()
+        await self._backlog.retry_credentials()
 
     async def _mend(self) -> None:
         if await self._server.mend():

@@ -142,6 +142,33 @@ class TestTransient:
             assert await daemon.owed() is None
         assert "FACT-1" in home.memory()
 
+    async def test_so_does_the_network_when_it_is_back(self, home: Home) -> None:
+        model = Model(home, NO_NETWORK)
+        home.reachable = False
+        async with home.daemon() as daemon:
+            await one_turn(daemon, home.talk())
+            await run_for(daemon, 2000, 20)
+            tried = len(model.asked)
+            await daemon.backlog.retry_network()
+            await daemon.later(60)
+            assert len(model.asked) == tried
+            model.failing, home.reachable = None, True
+            await daemon.backlog.retry_network()
+            await daemon.quiet()
+            assert await daemon.owed() is None
+        assert "FACT-1" in home.memory()
+
+    async def test_a_network_that_never_went_wakes_nothing(self, home: Home) -> None:
+        model = Model(home, OVERLOADED)
+        async with home.daemon() as daemon:
+            await one_turn(daemon, home.talk())
+            await run_for(daemon, 2000, 20)
+            tried = len(model.asked)
+            for _ in range(3):
+                await daemon.backlog.retry_network()
+                await daemon.later(60)
+            assert len(model.asked) == tried
+
     async def test_so_does_a_start(self, home: Home) -> None:
         model = Model(home, NO_NETWORK)
         async with home.daemon() as daemon:

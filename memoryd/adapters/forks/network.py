@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
+import anyio
+
 from memoryd import paths
 
 if TYPE_CHECKING:
@@ -19,6 +21,11 @@ if TYPE_CHECKING:
 
 DEFAULT_BASE_URL = "https://api.anthropic.com"
 
+REACH_LIMIT = 5.0
+"""Seconds that a connection may take."""
+
+PORTS = {"http": 80, "https": 443}
+
 
 @dataclass(frozen=True, slots=True)
 class Network:
@@ -27,6 +34,23 @@ class Network:
     base_url: str
     proxy: str
     ca_bundle: str
+
+    async def reachable(self) -> bool:
+        """Whether the place that requests go to first takes a connection now. Nothing is sent."""
+        try:
+            parts = urlsplit(self._first_stop())
+            port = parts.port or PORTS[parts.scheme]
+            with anyio.move_on_after(REACH_LIMIT):
+                stream = await anyio.connect_tcp(parts.hostname or "", port)
+                await stream.aclose()
+                return True
+        except (OSError, ValueError, KeyError):
+            pass  # no network, or an address that `fault` tells
+        return False
+
+    def _first_stop(self) -> str:
+        base = self.base_url or DEFAULT_BASE_URL
+        return self.proxy if self.proxy and urlsplit(base).scheme == "https" else base
 
     def fault(self) -> str:
         """What of it can't be worked with, in one clause. Looks at a file: call in a thread."""
