@@ -337,6 +337,8 @@ class Notices(msgspec.Struct, kw_only=True):
 
     skipped: list[str] = []
     refused: list[str] = []
+    offload: bool = False
+    """What it would have written did not fit: make room first."""
 
     def __repr__(self) -> str:
         return f"Notices({len(self.skipped)} skipped, {len(self.refused)} refused)"

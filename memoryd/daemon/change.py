@@ -33,6 +33,8 @@ _STATES: dict[edit.Outcome, RunState] = {
     "not_written": "failed",
 }
 
+_CHANGED = report.CHANGED_MEANWHILE.partition(": ")[2]
+
 
 @dataclass(frozen=True, slots=True)
 class ReplyChange:
@@ -64,8 +66,7 @@ class ReplyChange:
         # topics that are in place already can't be dropped: their unit is ended
         if not self.drop_on_edit or begun or applied.outcome == "no_change":
             return applied
-        changed = report.CHANGED_MEANWHILE.partition(": ")[2]
-        return edit.Applied(outcome="not_written", text=current or "", faults=(changed,))
+        return edit.Applied(outcome="not_written", text=current or "", faults=(_CHANGED,))
 
     def outcome(self, applied: Applied, current: str | None, after: str) -> Outcome:
         """The run's end: its words for the person, its counts, what the next fork is told."""
@@ -130,10 +131,16 @@ class ReplyChange:
         """For the next fork. A headless session neither takes nor clears what waits for a person's."""
         skipped = self._masked(applied.skipped)
         refused = self._masked(str(refusal) for refusal in applied.refused)
+        offload = applied.outcome == "not_written" and not self._gave_way(applied)
         if self.headless:
             skipped = [*self.notices.skipped, *skipped]
             refused = [*self.notices.refused, *refused]
-        return Notices(skipped=skipped, refused=refused)
+            offload = offload or self.notices.offload
+        return Notices(skipped=skipped, refused=refused, offload=offload)
+
+    def _gave_way(self, applied: Applied) -> bool:
+        """Not written since the file was edited, and not since it did not fit."""
+        return applied.faults == (_CHANGED,)
 
     def _masked(self, lines: Iterable[str]) -> list[str]:
         return [self._mask(line) for line in lines]

@@ -237,6 +237,7 @@ class Saver:
             language=settings.memory_language,
             skipped=tuple(notices.skipped) if told else (),
             refused=tuple(notices.refused) if told else (),
+            offload=told and notices.offload,
         )
         rendered = await to_thread.run_sync(
             partial(

@@ -251,6 +251,21 @@ class TestNothingWritten:
         assert run.failure.endswith("the limit is under 50,000")
         assert status.failures == 1
 
+    async def test_after_a_result_that_did_not_fit_the_next_fork_is_asked_to_make_room(
+        self, home: Home
+    ) -> None:
+        home.remember(memory(facts=[f"- line {number}. {'y' * 300}" for number in range(100)]))
+        lines = [line for line in home.memory().split("\n") if line.startswith("- line")]
+        long = [{"op": "replace", "line": line, "text": line[2:12] + "x" * 560} for line in lines]
+        says(home, saying(*long), saying(), saying())
+        async with home.daemon() as daemon:
+            talk = home.talk()
+            for _ in range(3):
+                await talk.turn("hello")
+                await daemon.quiet()
+        asked = ["OFFLOAD: " in request.message for request in home.backend.requests]
+        assert asked == [False, True, False]
+
     async def test_too_much_would_go(self, home: Home) -> None:
         home.remember(memory(facts=[f"- line {number}." for number in range(10)]))
         before = home.memory()

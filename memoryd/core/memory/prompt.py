@@ -84,6 +84,8 @@ class Ask:
     language: str = "en"
     skipped: tuple[str, ...] = ()
     refused: tuple[str, ...] = ()
+    offload: bool = False
+    """The last save was not written since it did not fit."""
     reason: str = ""
     """Why the gate thinks that there is something to save; empty where it was not asked."""
 
@@ -205,7 +207,7 @@ def _special(ask: Ask) -> Iterator[str]:
         yield migration()
     if any(name.startswith(UNSORTED.strip()) for name in headings):
         yield _sort()
-    if found.at_soft_cap:
+    if found.at_soft_cap or ask.offload:
         yield _offload(found)
     if found.at_hard_cap:
         yield _shrink_only(found)
@@ -235,9 +237,14 @@ def _offload(found: Size) -> str:
         *(_least(found.lines - SOFT_LINES + 1, "lines")),
         *(_least(found.characters - SOFT_CHARACTERS + 1, "characters")),
     ]
+    remove = (
+        f"Remove at least {' and '.join(least)}."
+        if least
+        else f"The last save did not fit under {HARD_LINES} lines and {HARD_CHARACTERS:,} characters: make room."
+    )
     return (
         f"OFFLOAD: the file has {found.lines} lines and {found.characters:,} characters; it should be under "
-        f"{SOFT_LINES} lines and under {SOFT_CHARACTERS:,} characters. Remove at least {' and '.join(least)}. "
+        f"{SOFT_LINES} lines and under {SOFT_CHARACTERS:,} characters. {remove} "
         "First go resolved warnings, superseded facts, dated or finished work; move what may matter later to "
         f"a topic file. In this save a bullet of {CRITICAL} is shortened by replace, never removed or moved."
     )

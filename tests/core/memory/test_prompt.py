@@ -137,6 +137,11 @@ def test_offload_names_the_size_and_the_least_to_remove() -> None:
     assert f"Remove at least 31 lines and {len(both) - 41_999:,} characters. " in offload(both)
 
 
+def test_offload_after_a_save_that_did_not_fit() -> None:
+    found = message(Ask("p", memory([], ["- one"]), offload=True))
+    assert "The last save did not fit under 200 lines and 50,000 characters: make room. " in found
+
+
 @given(st.integers(1, 260), st.integers(1, 600))
 def test_what_offload_asks_for_brings_the_file_under_both_soft_caps(
     lines: int, length: int
