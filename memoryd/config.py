@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -109,7 +109,12 @@ class Config:
     file: Path
     settings: Settings
     memory_root: Path
-    home: Path
+    env: Mapping[str, str] = field(repr=False)
+
+    @property
+    def home(self) -> Path:
+        """The person's."""
+        return paths.home(self.env)
 
     def project_settings(self, *places: Path) -> ProjectSettings:
         """The table of the nearest path at or above the first of `places` that there is one for.
@@ -132,7 +137,7 @@ class Config:
         if not self.settings.exclude:
             return False
         names = [str(path) for place in places for path in _above(place)]
-        globs = [_expanded(glob, self.home) for glob in self.settings.exclude]
+        globs = [paths.expand(glob, self.env) for glob in self.settings.exclude]
         spelled = [str(path) for glob in globs for path in _spellings(glob)]
         return any(fnmatchcase(name, glob) for glob in spelled for name in names)
 
@@ -144,7 +149,7 @@ class Config:
         best: tuple[int, ProjectSettings | None] = (-1, None)
         above = _above(directory)
         for pattern, table in self.settings.projects.items():
-            for path in _spellings(_expanded(pattern, self.home)):
+            for path in _spellings(paths.expand(pattern, self.env)):
                 if path in above:
                     best = max(best, (len(path.parts), table), key=lambda pair: pair[0])
         return best[1]
@@ -176,7 +181,7 @@ def parse(data: bytes, file: Path, env: Mapping[str, str]) -> Config:
         raise _located(text, file) from error
     named = env.get("MEMORYD_MEMORY_ROOT", "") or settings.memory_root
     root = paths.expand(named, env) if named else paths.default_memory_root(env)
-    return Config(file, settings, Path(os.path.normpath(root)), paths.home(env))
+    return Config(file, settings, Path(os.path.normpath(root)), env)
 
 
 def _tables(text: str, file: Path) -> dict[str, Any]:
@@ -249,12 +254,6 @@ def _wrong_project(raw: dict[str, Any]) -> str:
         except msgspec.ValidationError:
             return str(name)
     raise AssertionError("one of them is wrong")
-
-
-def _expanded(pattern: str, base: Path) -> Path:
-    if pattern == "~" or pattern.startswith("~/"):
-        pattern = f"{base}{pattern[1:]}"
-    return base / pattern
 
 
 def _above(directory: Path) -> tuple[Path, ...]:

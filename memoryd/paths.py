@@ -46,7 +46,7 @@ def default_memory_root(env: Mapping[str, str]) -> Path:
 
 
 def expand(value: str, env: Mapping[str, str]) -> Path:
-    """A path from the config: `~` and `$NAME` replaced; a relative one counts from the home."""
+    """A path or glob from the config: `~` and `$NAME` replaced; a relative one counts from the home."""
     value = Template(value).safe_substitute(env)
     if value == "~" or value.startswith("~/"):
         value = f"{home(env)}{value[1:]}"

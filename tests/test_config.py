@@ -294,6 +294,12 @@ class TestProjects:
         found = parsed(f'exclude = ["{glob}"]')
         assert found.excludes(Path(directory)) is excluded
 
+    @pytest.mark.parametrize("named", ["~/s", "$HOME/s", "${HOME}/s", "s"])
+    def test_a_path_is_named_as_everywhere_in_the_file(self, named: str) -> None:
+        assert parsed(f'exclude = ["{named}"]').excludes(Path("/home/u/s/deep"))
+        table = parsed(f'[projects."{named}"]\nname = "x"\n')
+        assert table.project_settings(Path("/home/u/s/deep")).name == "x"
+
     def test_links_are_followed_on_both_sides(self, tmp_path: Path) -> None:
         home = tmp_path / "home"
         real = tmp_path / "disk" / "secret" / "api"
