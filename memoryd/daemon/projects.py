@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -58,6 +57,8 @@ class Projects:
         self._lock = anyio.Lock()
         self._known: list[core.Identity] = []
         self._names: dict[str, str] = {}
+        self._unstored: dict[str, str] = {}
+        """Names that nobody owns yet: until the next one is stored, they are what they would be."""
         self._off: set[str] = set()
         self._rules: dict[str, _Rules] = {}
 
@@ -105,29 +106,33 @@ class Projects:
         None where a directory can have no memory.
         """
         name = self._names.get(directory)
+        if name is None and not store:
+            name = self._unstored.get(directory)
         if name is not None:
             return self.named(name)
         async with self._lock:
-            resolved = await to_thread.run_sync(partial(self._resolve, directory))
-            if resolved is None:
+            found = await to_thread.run_sync(self._look, directory)
+            if found is None:
                 return None
+            resolved, has_memory = found
             identity = resolved.identity
             # A memory that lies there already is that of the first who loads it.
-            store = store or resolved.outcome != "new" or await self._has_memory(identity.name)
+            store = store or resolved.outcome != "new" or has_memory
             if resolved.changed and store:
                 await self._store(identity, news=resolved.outcome == "joined")
-        if store:
-            _keep(self._names, directory, identity.name)
+        _keep(self._names if store else self._unstored, directory, identity.name)
         return self.named(identity.name)
 
     def forget(self, directory: str) -> None:
         """Look at the directory anew: a session starts there."""
         self._names.pop(directory, None)
+        self._unstored.pop(directory, None)
         self._rules.pop(directory, None)
 
     def forget_all(self) -> None:
         """The config changed."""
         self._names.clear()
+        self._unstored.clear()
         self._rules.clear()
 
     async def _rules_of(self, directory: str) -> _Rules:
@@ -148,6 +153,13 @@ class Projects:
         places = (Path(directory), *also)
         return _Rules(config.excludes(*places), config.headless(*places))
 
+    def _look(self, directory: str) -> tuple[core.Resolved, bool] | None:
+        """Who it is, and whether a memory of that name lies there already."""
+        resolved = self._resolve(directory)
+        if resolved is None:
+            return None
+        return resolved, os.path.lexists(self.named(resolved.identity.name).directory / "MEMORY.md")
+
     def _resolve(self, directory: str) -> core.Resolved | None:
         repository = self._repositories.look(Path(directory))
         if repository is None:
@@ -166,10 +178,6 @@ class Projects:
             pinned=table.name,
         )
 
-    async def _has_memory(self, name: str) -> bool:
-        file = self.named(name).directory / "MEMORY.md"
-        return await to_thread.run_sync(os.path.lexists, file)
-
     async def _store(self, identity: core.Identity, *, news: bool) -> None:
         def keep(ledger: Ledger) -> None:
             ledger.put_identity(identity)
@@ -182,6 +190,7 @@ class Projects:
         at = next((i for i, known in enumerate(self._known) if known.id == identity.id), None)
         self._known = others
         self._known.insert(len(others) if at is None else at, identity)
+        self._unstored.clear()
 
     def _joined(self, clone: core.Identity) -> RunRecord:
         """A clone begins to share a memory, which its person is told once."""

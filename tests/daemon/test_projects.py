@@ -100,6 +100,21 @@ class TestTwoOfOneName:
             assert "FACT-1" not in await saved(home, other, "s2", 2)
         assert "FACT-2" not in home.memory()
 
+    async def test_a_name_that_was_still_free_is_looked_at_again_once_it_is_taken(
+        self, home: Home
+    ) -> None:
+        one, other = home.repository("one/api"), home.repository("two/api")
+        async with home.daemon() as daemon:
+            waiting = home.talk(other, "s2")
+            await waiting.start()
+            await waiting.prompt("hello")
+            await saved(home, one, "s1", 1)
+            asked = StatuslineAsked(session_id="s2", cwd=str(other))
+            assert "+1" not in str(await daemon.ask(asked))
+            await waiting.turn("remember FACT-2")
+            await home.at.quiet()
+        assert "FACT-2" not in home.memory()
+
     async def test_a_memory_that_lies_there_is_that_of_the_first_who_loads_it(
         self, home: Home
     ) -> None:
